@@ -1,0 +1,170 @@
+//! Buffers that are borrowed for longer than a function call: the caller's input and output while
+//! an operation runs, and ranges of them while a transport holds them.
+
+use crate::collective::plan::{Slot, Span};
+
+/// Memory to read, borrowed by a contract instead of a lifetime.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ConstBuf {
+    ptr: *const u8,
+    len: usize,
+}
+
+/// Memory to write, borrowed by a contract instead of a lifetime.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MutBuf {
+    ptr: *mut u8,
+    len: usize,
+}
+
+// SAFETY: the buffers are plain bytes; who may touch them and when is the contract of `new`.
+unsafe impl Send for ConstBuf {}
+// SAFETY: as above; a shared `ConstBuf` only gives its length without unsafe code.
+unsafe impl Sync for ConstBuf {}
+// SAFETY: as for `ConstBuf`.
+unsafe impl Send for MutBuf {}
+// SAFETY: as for `ConstBuf`.
+unsafe impl Sync for MutBuf {}
+
+impl ConstBuf {
+    /// # Safety
+    /// `len` bytes at `ptr` stay readable and are not written by anybody but the operation itself
+    /// until the last user of this value has let go of it. `ptr` may be anything if `len` is 0.
+    pub(crate) unsafe fn new(ptr: *const u8, len: usize) -> Self {
+        ConstBuf { ptr: if len == 0 { std::ptr::dangling() } else { ptr }, len }
+    }
+
+    /// An empty buffer.
+    pub(crate) const fn empty() -> Self {
+        ConstBuf { ptr: std::ptr::dangling(), len: 0 }
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The bytes.
+    ///
+    /// Whoever holds a posted `ConstBuf` may read it until it reports completion; the contract of
+    /// [`ConstBuf::new`] makes that sound, and the lifetime ends with this borrow.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: the contract of `new`.
+        unsafe { std::slice::from_raw_parts(self.ptr, self.len) }
+    }
+}
+
+impl MutBuf {
+    /// # Safety
+    /// `len` bytes at `ptr` stay readable and writable, and nobody but the operation touches them,
+    /// until the last user of this value has let go of it. `ptr` may be anything if `len` is 0.
+    pub(crate) unsafe fn new(ptr: *mut u8, len: usize) -> Self {
+        MutBuf { ptr: if len == 0 { std::ptr::dangling_mut() } else { ptr }, len }
+    }
+
+    /// An empty buffer.
+    pub(crate) const fn empty() -> Self {
+        MutBuf { ptr: std::ptr::dangling_mut(), len: 0 }
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The bytes, for writing.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the contract of `new`; whoever holds the posted buffer is its only user.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr, self.len) }
+    }
+}
+
+/// The three buffers of a running operation. Ranges are checked; what a plan asks for outside of a
+/// buffer is a bug and panics.
+#[derive(Debug)]
+pub(crate) struct Buffers {
+    input: ConstBuf,
+    output: MutBuf,
+    scratch: Vec<u64>,
+}
+
+impl Buffers {
+    /// Input and output do not overlap; an operation in place has an empty input.
+    pub(crate) fn new(input: ConstBuf, output: MutBuf) -> Self {
+        Buffers { input, output, scratch: Vec::new() }
+    }
+
+    /// Makes room for a plan's scratch memory. Nothing may be posted out of it.
+    pub(crate) fn reserve_scratch(&mut self, bytes: usize) {
+        let words = bytes.div_ceil(8);
+        if self.scratch.len() < words {
+            self.scratch.resize(words, 0);
+        }
+    }
+
+    fn base(&self, span: Span) -> (*const u8, usize) {
+        match span.slot {
+            Slot::Input => (self.input.ptr, self.input.len),
+            Slot::Output => (self.output.ptr.cast_const(), self.output.len),
+            Slot::Scratch => (self.scratch.as_ptr().cast(), self.scratch.len() * 8),
+        }
+    }
+
+    fn base_mut(&mut self, span: Span) -> (*mut u8, usize) {
+        match span.slot {
+            Slot::Input => panic!("a plan writes to its input"),
+            Slot::Output => (self.output.ptr, self.output.len),
+            Slot::Scratch => (self.scratch.as_mut_ptr().cast(), self.scratch.len() * 8),
+        }
+    }
+
+    /// The range as something to post for sending.
+    pub(crate) fn to_send(&self, span: Span) -> ConstBuf {
+        let (ptr, len) = self.base(span);
+        assert!(span.offset + span.len <= len, "{span:?} is outside of its buffer of {len} bytes");
+        // SAFETY: in bounds as just checked, and alive by the contract of the parts.
+        unsafe { ConstBuf::new(ptr.add(span.offset), span.len) }
+    }
+
+    /// The range as something to post for receiving.
+    pub(crate) fn to_recv(&mut self, span: Span) -> MutBuf {
+        let (ptr, len) = self.base_mut(span);
+        assert!(span.offset + span.len <= len, "{span:?} is outside of its buffer of {len} bytes");
+        // SAFETY: in bounds as just checked, and alive by the contract of the parts.
+        unsafe { MutBuf::new(ptr.add(span.offset), span.len) }
+    }
+
+    /// The bytes of a range.
+    pub(crate) fn bytes(&self, span: Span) -> &[u8] {
+        let (ptr, len) = self.base(span);
+        assert!(span.offset + span.len <= len, "{span:?} is outside of its buffer of {len} bytes");
+        // SAFETY: in bounds as just checked, alive by the contract of the parts; the plan orders
+        // this read after every write to the range.
+        unsafe { std::slice::from_raw_parts(ptr.add(span.offset), span.len) }
+    }
+
+    /// A destination together with sources that do not overlap it.
+    ///
+    /// # Panics
+    /// If one of the sources overlaps the destination.
+    pub(crate) fn split<'a>(
+        &'a mut self,
+        into: Span,
+        from: &[Span],
+    ) -> (&'a mut [u8], Vec<&'a [u8]>) {
+        assert!(from.iter().all(|span| !span.overlaps(&into)), "{into:?} overlaps one of {from:?}");
+        let (ptr, len) = self.base_mut(into);
+        assert!(into.offset + into.len <= len, "{into:?} is outside of its buffer of {len} bytes");
+        // SAFETY: in bounds, alive by the contract of the parts, exclusive because `self` is
+        // borrowed mutably and the sources do not overlap it.
+        let destination = unsafe { std::slice::from_raw_parts_mut(ptr.add(into.offset), into.len) };
+        let sources = from
+            .iter()
+            .map(|span| {
+                let (ptr, len) = self.base(*span);
+                assert!(span.offset + span.len <= len, "{span:?} is outside of its buffer");
+                // SAFETY: in bounds and disjoint from the destination as just checked.
+                unsafe { std::slice::from_raw_parts(ptr.add(span.offset), span.len) }
+            })
+            .collect();
+        (destination, sources)
+    }
+}

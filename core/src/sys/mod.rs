@@ -1,0 +1,4 @@
+//! The operating system and raw memory. All unsafe code of the core is in here and in
+//! `transport/*/ffi`.
+
+pub(crate) mod buf;
