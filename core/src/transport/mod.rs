@@ -11,6 +11,8 @@
 //! Posted buffers stay borrowed until their completion was reported or [`Transport::cancel`]
 //! returned.
 
+pub(crate) mod stream;
+
 use crate::call::Signature;
 use crate::error::LinkKind;
 use crate::sys::buf::{ConstBuf, MutBuf};
