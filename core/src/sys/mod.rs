@@ -2,3 +2,4 @@
 //! `transport/*/ffi`.
 
 pub(crate) mod buf;
+pub(crate) mod simd;
