@@ -61,8 +61,9 @@ where
     F: Format<N>,
     C: Combine<F::Acc>,
 {
-    /// A few elements, for which finding the level costs more than it saves.
-    #[inline(always)]
+    /// A few elements, for which finding the level costs more than it saves. Not inlined, so that
+    /// the function that finds the loop needs no stack of its own.
+    #[inline(never)]
     fn run_short(mut self) {
         self.pass::<Baseline, 1>(Baseline, 0);
     }

@@ -94,7 +94,7 @@ impl Operands<'_> {
     fn check(&self, dtype: DType) {
         let len = self.into.len();
         assert!(
-            len.is_multiple_of(dtype.size()),
+            len & (dtype.size() - 1) == 0,
             "{len} bytes are no whole number of {dtype} elements"
         );
         for source in self.before.iter().chain(self.after) {
