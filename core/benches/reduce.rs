@@ -36,10 +36,10 @@ fn kernels(c: &mut Criterion) {
         for (label, bytes) in SIZES {
             group.throughput(Throughput::Bytes(bytes as u64));
             for count in [2, 4, 8] {
-                let buffers = buffers(bytes, count);
-                let sources: Vec<&[u8]> = buffers.iter().map(Vec::as_slice).collect();
-                let mut into = vec![0; bytes];
                 group.bench_function(BenchmarkId::new(label, count), |b| {
+                    let buffers = buffers(bytes, count);
+                    let sources: Vec<&[u8]> = buffers.iter().map(Vec::as_slice).collect();
+                    let mut into = vec![0; bytes];
                     b.iter(|| reduce(dtype, op, count as u32, &mut into, black_box(&sources)));
                 });
             }
@@ -89,11 +89,11 @@ fn naive<T: Copy>(c: &mut Criterion, name: &str, from: fn(u8) -> T, add: impl Fn
         group.throughput(Throughput::Bytes(bytes as u64));
         for count in [2, 4, 8] {
             let len = bytes / size_of::<T>();
-            let sources: Vec<Vec<T>> = (0..count)
-                .map(|k| (0..len).map(|i| from(((i * 7 + k) % 61) as u8)).collect())
-                .collect();
-            let mut into = sources[0].clone();
             group.bench_function(BenchmarkId::new(label, count), |b| {
+                let value = |i: usize, k: usize| from(((i * 7 + k) % 61) as u8);
+                let sources: Vec<Vec<T>> =
+                    (0..count).map(|k| (0..len).map(|i| value(i, k)).collect()).collect();
+                let mut into = sources[0].clone();
                 b.iter(|| {
                     let sources = black_box(&sources);
                     into.copy_from_slice(&sources[0]);

@@ -17,33 +17,57 @@ pub(super) struct Operands<'a> {
 
 /// The operands with elements of `N` bytes. `W` elements at a time fill the registers, the rest
 /// goes `V` elements at a time, which fill one small register, and then one by one.
-struct Fold<'a, F, C, const N: usize, const W: usize, const V: usize> {
-    operands: Operands<'a>,
+struct Fold<'a, 'b, F, C, const N: usize, const W: usize, const V: usize> {
+    operands: &'b mut Operands<'a>,
     format: F,
     combine: PhantomData<C>,
 }
+
+/// Up to this many bytes, finding the level costs more than it saves.
+const SHORT: usize = 16;
 
 /// Combines the operands at the best level of the CPU or the one given.
 #[inline(always)]
 pub(super) fn fold<F, C, const N: usize, const W: usize, const V: usize>(
     level: Option<Level>,
-    operands: Operands<'_>,
+    operands: &mut Operands<'_>,
     format: F,
-    _: C,
+    combine: C,
 ) where
     F: Format<N>,
     C: Combine<F::Acc>,
 {
-    let short = operands.into.len() <= 16;
-    let fold = Fold::<F, C, N, W, V> { operands, format, combine: PhantomData };
+    let is_short = operands.into.len() <= SHORT;
     match level {
-        None if short => fold.run_short(),
-        None => dispatch(fold),
-        Some(level) => dispatch_at(level, fold),
+        None if is_short => short(operands, format, combine),
+        None => dispatch(Fold::<F, C, N, W, V> { operands, format, combine: PhantomData }),
+        Some(level) => {
+            dispatch_at(level, Fold::<F, C, N, W, V> { operands, format, combine: PhantomData });
+        }
     }
 }
 
-impl<F, C, const N: usize, const W: usize, const V: usize> Kernel for Fold<'_, F, C, N, W, V>
+/// A few elements, one by one. Not inlined, so that the function that finds the loop needs no
+/// stack of its own.
+#[inline(never)]
+fn short<F, C, const N: usize>(operands: &mut Operands<'_>, format: F, _: C)
+where
+    F: Format<N>,
+    C: Combine<F::Acc>,
+{
+    if let Operands { into, before: [left, right], own: false, after: [] } = operands {
+        let (into, _) = into.as_chunks_mut::<N>();
+        let (left, right) = (left.as_chunks::<N>().0, right.as_chunks::<N>().0);
+        for ((into, left), right) in into.iter_mut().zip(left).zip(right) {
+            *into = format.store(C::combine(format.load(*left), format.load(*right)));
+        }
+        return;
+    }
+    let mut fold = Fold::<F, C, N, 1, 1> { operands, format, combine: PhantomData };
+    fold.pass::<Baseline, 1>(Baseline, 0);
+}
+
+impl<F, C, const N: usize, const W: usize, const V: usize> Kernel for Fold<'_, '_, F, C, N, W, V>
 where
     F: Format<N>,
     C: Combine<F::Acc>,
@@ -56,22 +80,15 @@ where
     }
 }
 
-impl<F, C, const N: usize, const W: usize, const V: usize> Fold<'_, F, C, N, W, V>
+impl<F, C, const N: usize, const W: usize, const V: usize> Fold<'_, '_, F, C, N, W, V>
 where
     F: Format<N>,
     C: Combine<F::Acc>,
 {
-    /// A few elements, for which finding the level costs more than it saves. Not inlined, so that
-    /// the function that finds the loop needs no stack of its own.
-    #[inline(never)]
-    fn run_short(mut self) {
-        self.pass::<Baseline, 1>(Baseline, 0);
-    }
-
     /// All whole blocks of `L` elements from element `start` on. Returns where it stopped.
     #[inline(always)]
     fn pass<I: Isa, const L: usize>(&mut self, isa: I, start: usize) -> usize {
-        let Operands { into, before, own, after } = &mut self.operands;
+        let Operands { into, before, own, after } = &mut *self.operands;
         let format = self.format;
         let (into, _) = into.as_chunks_mut::<N>();
         let (blocks, _) = into[start..].as_chunks_mut::<L>();

@@ -33,7 +33,7 @@ const BF16_INFINITY: u16 = 0x7f80;
 /// for `dtype`, or an average has the divisor 0.
 pub(crate) fn reduce(dtype: DType, op: Op, divisor: u32, into: &mut [u8], sources: &[&[u8]]) {
     assert!(!sources.is_empty(), "a reduction without a source");
-    let operands = Operands { into, before: sources, own: false, after: &[] };
+    let mut operands = Operands { into, before: sources, own: false, after: &[] };
     operands.reduce(None, dtype, op, divisor);
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn reduce_in_place(
     before: &[&[u8]],
     after: &[&[u8]],
 ) {
-    let operands = Operands { into, before, own: true, after };
+    let mut operands = Operands { into, before, own: true, after };
     operands.reduce(None, dtype, op, divisor);
 }
 
@@ -73,15 +73,30 @@ pub(crate) fn reduce_at(
     sources: &[&[u8]],
 ) {
     assert!(!sources.is_empty(), "a reduction without a source");
-    let operands = Operands { into, before: sources, own: false, after: &[] };
+    let mut operands = Operands { into, before: sources, own: false, after: &[] };
     operands.reduce(Some(level), dtype, op, divisor);
 }
 
 impl Operands<'_> {
-    #[inline]
-    fn reduce(self, level: Option<Level>, dtype: DType, op: Op, divisor: u32) {
-        self.check(dtype);
-        if self.is_identity(dtype, op, divisor) {
+    #[inline(always)]
+    fn reduce(&mut self, level: Option<Level>, dtype: DType, op: Op, divisor: u32) {
+        let len = self.into.len();
+        // The sizes are powers of two; a division would cost more than a short reduction.
+        if len & (dtype.size() - 1) != 0 {
+            broken_element(dtype, len);
+        }
+        for source in self.before {
+            if source.len() != len {
+                different_length(source.len(), len);
+            }
+        }
+        for source in self.after {
+            if source.len() != len {
+                different_length(source.len(), len);
+            }
+        }
+        let count = self.before.len() + usize::from(self.own) + self.after.len();
+        if count == 1 && is_identity(dtype, op, divisor) {
             if let [source] = self.before {
                 self.into.copy_from_slice(source);
             }
@@ -90,35 +105,9 @@ impl Operands<'_> {
         self.route(level, dtype, op, divisor);
     }
 
-    #[inline]
-    fn check(&self, dtype: DType) {
-        let len = self.into.len();
-        assert!(
-            len & (dtype.size() - 1) == 0,
-            "{len} bytes are no whole number of {dtype} elements"
-        );
-        for source in self.before.iter().chain(self.after) {
-            let other = source.len();
-            assert!(other == len, "a source of {other} bytes for a destination of {len}");
-        }
-    }
-
-    /// Whether a single contribution comes out as it is.
-    #[inline]
-    fn is_identity(&self, dtype: DType, op: Op, divisor: u32) -> bool {
-        let count = self.before.len() + usize::from(self.own) + self.after.len();
-        count == 1
-            && op.supports(dtype)
-            && dtype != DType::Bool
-            && match op {
-                Op::LogicalAnd | Op::LogicalOr => false,
-                Op::Avg => divisor == 1,
-                _ => true,
-            }
-    }
-
     /// Finds the loop. Types that differ only in their name share one.
-    fn route(self, level: Option<Level>, dtype: DType, op: Op, divisor: u32) {
+    #[inline(never)]
+    fn route(&mut self, level: Option<Level>, dtype: DType, op: Op, divisor: u32) {
         /// Elements of `$size` bytes, accumulated in `$acc` bytes: 256 bytes at a time are four
         /// AVX-512 or eight AVX2 registers, then 16 bytes.
         macro_rules! go {
@@ -144,7 +133,9 @@ impl Operands<'_> {
         }
         macro_rules! average {
             ($size:literal in $acc:literal, $format:expr, $type:ty) => {{
-                assert!(divisor != 0, "an average of {dtype} with the divisor 0");
+                if divisor == 0 {
+                    zero_divisor(dtype);
+                }
                 go!($size in $acc, Divided::new($format, divisor as $type), Add)
             }};
         }
@@ -212,8 +203,40 @@ impl Operands<'_> {
     }
 }
 
-/// Calls are checked long before they get here.
+/// Whether a single contribution comes out as it is.
+#[inline(never)]
+fn is_identity(dtype: DType, op: Op, divisor: u32) -> bool {
+    op.supports(dtype)
+        && dtype != DType::Bool
+        && match op {
+            Op::LogicalAnd | Op::LogicalOr => false,
+            Op::Avg => divisor == 1,
+            _ => true,
+        }
+}
+
+// The checks of a call have been made long before. What follows are bugs of the caller.
+
 #[cold]
+#[inline(never)]
 fn undefined(dtype: DType, op: Op) -> ! {
     panic!("{op} of {dtype} is not defined and should have been refused at the call")
+}
+
+#[cold]
+#[inline(never)]
+fn broken_element(dtype: DType, len: usize) -> ! {
+    panic!("{len} bytes are no whole number of {dtype} elements")
+}
+
+#[cold]
+#[inline(never)]
+fn different_length(source: usize, into: usize) -> ! {
+    panic!("a source of {source} bytes for a destination of {into}")
+}
+
+#[cold]
+#[inline(never)]
+fn zero_divisor(dtype: DType) -> ! {
+    panic!("an average of {dtype} with the divisor 0")
 }
