@@ -168,3 +168,46 @@ impl Buffers {
         (destination, sources)
     }
 }
+
+/// Buffers for tests of transports, which post memory without a call that lasts as long.
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::{ConstBuf, MutBuf};
+
+    /// Memory that a test lends to a transport. The test keeps it until its post has completed or
+    /// the transport is gone.
+    #[derive(Debug)]
+    pub(crate) struct Loan(*mut [u8]);
+
+    // SAFETY: plain bytes with one owner.
+    unsafe impl Send for Loan {}
+
+    impl Loan {
+        pub(crate) fn new(bytes: Vec<u8>) -> Self {
+            Loan(Box::into_raw(bytes.into_boxed_slice()))
+        }
+
+        pub(crate) fn to_send(&self) -> ConstBuf {
+            // SAFETY: the memory lives as long as `self`, which the test keeps.
+            unsafe { ConstBuf::new(self.0.cast(), self.0.len()) }
+        }
+
+        pub(crate) fn to_recv(&self) -> MutBuf {
+            // SAFETY: as above; the test reads it only after the completion.
+            unsafe { MutBuf::new(self.0.cast(), self.0.len()) }
+        }
+
+        /// The bytes, for a test that knows that nobody writes them now.
+        pub(crate) fn bytes(&self) -> &[u8] {
+            // SAFETY: allocated in `new` and freed in `drop`.
+            unsafe { &*self.0 }
+        }
+    }
+
+    impl Drop for Loan {
+        fn drop(&mut self) {
+            // SAFETY: allocated in `new` and freed only here.
+            drop(unsafe { Box::from_raw(self.0) });
+        }
+    }
+}

@@ -2,4 +2,5 @@
 //! `transport/*/ffi`.
 
 pub(crate) mod buf;
+pub(crate) mod poller;
 pub(crate) mod simd;

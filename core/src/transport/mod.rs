@@ -11,7 +11,12 @@
 //! Posted buffers stay borrowed until their completion was reported or [`Transport::cancel`]
 //! returned.
 
+#[cfg(test)]
+mod conformance;
+pub(crate) mod memory;
+pub(crate) mod message;
 pub(crate) mod stream;
+pub(crate) mod tcp;
 
 use crate::call::Signature;
 use crate::error::LinkKind;
