@@ -92,6 +92,24 @@ impl Buffers {
         Buffers { input, output, scratch: Vec::new() }
     }
 
+    /// Lends the buffers to an operation that is over, with nothing of them still posted, when
+    /// `operation` returns.
+    pub(crate) fn lend<R>(
+        input: &[u8],
+        output: &mut [u8],
+        operation: impl FnOnce(&mut Buffers) -> R,
+    ) -> R {
+        // SAFETY: both are borrowed, and so stay alive and are touched by nobody else, until
+        // `operation` returns; it keeps nothing beyond that.
+        let (input, output) = unsafe {
+            (
+                ConstBuf::new(input.as_ptr(), input.len()),
+                MutBuf::new(output.as_mut_ptr(), output.len()),
+            )
+        };
+        operation(&mut Buffers::new(input, output))
+    }
+
     /// Makes room for a plan's scratch memory. Nothing may be posted out of it.
     pub(crate) fn reserve_scratch(&mut self, bytes: usize) {
         let words = bytes.div_ceil(8);
@@ -139,6 +157,18 @@ impl Buffers {
         // SAFETY: in bounds as just checked, alive by the contract of the parts; the plan orders
         // this read after every write to the range.
         unsafe { std::slice::from_raw_parts(ptr.add(span.offset), span.len) }
+    }
+
+    /// The whole input (empty in place) and the whole output.
+    pub(crate) fn parts(&mut self) -> (&[u8], &mut [u8]) {
+        // SAFETY: alive by the contract of the parts, which do not overlap; the output is exclusive
+        // because `self` is borrowed mutably.
+        unsafe {
+            (
+                std::slice::from_raw_parts(self.input.ptr, self.input.len),
+                std::slice::from_raw_parts_mut(self.output.ptr, self.output.len),
+            )
+        }
     }
 
     /// A destination together with sources that do not overlap it.

@@ -11,6 +11,7 @@
 //! Posted buffers stay borrowed until their completion was reported or [`Transport::cancel`]
 //! returned.
 
+pub(crate) mod arena;
 #[cfg(test)]
 mod conformance;
 pub(crate) mod memory;
