@@ -93,9 +93,8 @@ impl Rank {
         let call = Call { op: Some(Op::Sum), ..Call::new(Operation::AllReduce, DType::F32, count) };
         let signature = Signature { sequence: self.sequence, call };
         self.sequence += 1;
-        Buffers::lend(input, output, |buffers| {
-            run(&mut self.arena, &signature, &problem, buffers, &mut self.waiter)
-        })
-        .expect("the benchmark's ranks agree and stay alive");
+        let mut buffers = Buffers::new(input, output);
+        run(&mut self.arena, &signature, &problem, &mut buffers, &mut self.waiter)
+            .expect("the benchmark's ranks agree and stay alive");
     }
 }

@@ -65,6 +65,15 @@ pub(crate) struct Geometry {
 }
 
 impl Geometry {
+    /// Sizes for this many ranks within a bound on the staging memory of one rank.
+    pub(crate) fn within(ranks: usize, staging: usize) -> Self {
+        let small = 8192;
+        let depth = 3;
+        // Two banks of two lanes of `depth` slots; a slot larger than this leaves the caches.
+        let slot = (staging / (4 * depth)).clamp(LINE, 256 << 10) / LINE * LINE;
+        Geometry { ranks, small, slot: [slot, slot], depth }
+    }
+
     fn card(&self) -> usize {
         (HEAD + self.small).next_multiple_of(APART)
     }

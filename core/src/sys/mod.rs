@@ -4,6 +4,7 @@
 #[allow(dead_code)]
 pub(crate) mod board;
 pub(crate) mod buf;
+pub(crate) mod fork;
 #[allow(dead_code)]
 pub(crate) mod futex;
 pub(crate) mod poller;

@@ -70,6 +70,8 @@ pub(crate) enum Event {
     Mismatch {
         /// The sender (rank of the job).
         peer: usize,
+        /// The stream.
+        lane: Lane,
         /// What this rank has posted.
         local: Signature,
         /// What the message belongs to.

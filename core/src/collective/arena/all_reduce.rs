@@ -56,7 +56,7 @@ impl Cut {
     }
 }
 
-impl Job<'_> {
+impl Job<'_, '_> {
     pub(super) fn all_reduce(&mut self) -> Result<(), ArenaError> {
         let (len, size) = (self.uniform(), self.problem.size);
         if len <= self.arena.geometry().small || size == 1 {

@@ -11,8 +11,8 @@ use crate::sys::buf::Buffers;
 use crate::sys::stream_copy::copy_streaming;
 use crate::transport::arena::{ArenaGroup, Lane, MAX_RANKS, Peers, Posting};
 
-struct Exchange<'a> {
-    buffers: &'a mut Buffers,
+struct Exchange<'a, 'b> {
+    buffers: &'a mut Buffers<'b>,
     rank: usize,
     ranks: usize,
     /// Bytes for each rank, and where they stand in the input; all 0 if this rank gives nothing.
@@ -29,7 +29,7 @@ struct Exchange<'a> {
     element: usize,
 }
 
-impl Job<'_> {
+impl Job<'_, '_> {
     pub(super) fn exchange(&mut self) -> Result<(), ArenaError> {
         let problem = self.problem;
         let (rank, ranks) = (problem.rank, problem.size);
@@ -85,7 +85,7 @@ impl Job<'_> {
     }
 }
 
-impl Exchange<'_> {
+impl Exchange<'_, '_> {
     fn fill_card(&mut self, card: &mut [u8], table: usize) {
         if table == 0 {
             return;
@@ -110,7 +110,7 @@ impl Exchange<'_> {
     }
 }
 
-impl Cargo for Exchange<'_> {
+impl Cargo for Exchange<'_, '_> {
     fn writes(&self) -> u32 {
         if self.on_card {
             return 0;

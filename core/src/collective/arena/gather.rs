@@ -8,8 +8,8 @@ use crate::sys::buf::Buffers;
 use crate::sys::stream_copy::copy_streaming;
 use crate::transport::arena::{ArenaGroup, Lane, MAX_RANKS, Peers, Posting};
 
-struct Gather<'a> {
-    buffers: &'a mut Buffers,
+struct Gather<'a, 'b> {
+    buffers: &'a mut Buffers<'b>,
     rank: usize,
     ranks: usize,
     /// Bytes of this rank's contribution.
@@ -28,7 +28,7 @@ struct Gather<'a> {
     element: usize,
 }
 
-impl Job<'_> {
+impl Job<'_, '_> {
     pub(super) fn gather(&mut self) -> Result<(), ArenaError> {
         let problem = self.problem;
         let (rank, ranks, root) = (problem.rank, problem.size, problem.root);
@@ -76,7 +76,7 @@ impl Job<'_> {
     }
 }
 
-impl Gather<'_> {
+impl Gather<'_, '_> {
     /// A part of the own contribution.
     fn source(&mut self, range: std::ops::Range<usize>) -> &[u8] {
         let start = if self.placed { self.places[self.rank] } else { 0 };
@@ -108,7 +108,7 @@ fn copy(into: &mut [u8], from: &[u8], whole: usize) {
     }
 }
 
-impl Cargo for Gather<'_> {
+impl Cargo for Gather<'_, '_> {
     fn writes(&self) -> u32 {
         if self.ranks == 1 { 0 } else { self.in_lane(self.own) }
     }

@@ -29,11 +29,11 @@ use crate::transport::arena::{ArenaGroup, MAX_RANKS};
 const STREAM_FROM: usize = 8 << 20;
 
 /// One call on its way.
-struct Job<'a> {
+struct Job<'a, 'b> {
     arena: &'a mut ArenaGroup,
     signature: &'a Signature,
     problem: &'a Problem,
-    buffers: &'a mut Buffers,
+    buffers: &'a mut Buffers<'b>,
     waiter: &'a mut dyn Waiter,
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn run(
     }
 }
 
-impl Job<'_> {
+impl Job<'_, '_> {
     /// The operator of a reduction.
     fn op(&self) -> Op {
         self.problem.op.expect("a reduction has an operator")

@@ -60,7 +60,7 @@ pub(super) fn pump(
     Ok(())
 }
 
-impl Job<'_> {
+impl Job<'_, '_> {
     /// Bytes of a slot of contributions.
     pub(super) fn slot(&self) -> usize {
         self.arena.geometry().slot[Lane::In as usize]

@@ -13,8 +13,8 @@ const SMALLEST_SHARE: usize = 16 << 10;
 /// Slots that a message takes at least, if shares stay large enough.
 const SLOTS: usize = 4;
 
-struct ReduceScatter<'a> {
-    buffers: &'a mut Buffers,
+struct ReduceScatter<'a, 'b> {
+    buffers: &'a mut Buffers<'b>,
     rank: usize,
     ranks: usize,
     lengths: [usize; MAX_RANKS],
@@ -26,7 +26,7 @@ struct ReduceScatter<'a> {
     divisor: u32,
 }
 
-impl Job<'_> {
+impl Job<'_, '_> {
     pub(super) fn reduce_scatter(&mut self) -> Result<(), ArenaError> {
         let (rank, ranks, in_place) = (self.problem.rank, self.problem.size, self.in_place());
         let lengths = self.bytes_by_rank();
@@ -57,7 +57,7 @@ impl Job<'_> {
     }
 }
 
-impl Cargo for ReduceScatter<'_> {
+impl Cargo for ReduceScatter<'_, '_> {
     fn writes(&self) -> u32 {
         let others = (0..self.ranks).filter(|peer| *peer != self.rank);
         others.map(|peer| pieces(self.lengths[peer], self.share)).max().unwrap_or(0)

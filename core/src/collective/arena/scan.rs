@@ -7,8 +7,8 @@ use crate::reduce::{reduce, reduce_in_place};
 use crate::sys::buf::Buffers;
 use crate::transport::arena::{ArenaGroup, Lane, MAX_RANKS, Peers, Posting};
 
-struct Scan<'a> {
-    buffers: &'a mut Buffers,
+struct Scan<'a, 'b> {
+    buffers: &'a mut Buffers<'b>,
     rank: usize,
     ranks: usize,
     len: usize,
@@ -19,7 +19,7 @@ struct Scan<'a> {
     divisor: u32,
 }
 
-impl Job<'_> {
+impl Job<'_, '_> {
     pub(super) fn scan(&mut self) -> Result<(), ArenaError> {
         let (len, rank, ranks) = (self.uniform(), self.problem.rank, self.problem.size);
         if len <= self.arena.geometry().small || ranks == 1 {
@@ -46,7 +46,7 @@ impl Job<'_> {
     }
 }
 
-impl Cargo for Scan<'_> {
+impl Cargo for Scan<'_, '_> {
     fn writes(&self) -> u32 {
         if self.rank + 1 < self.ranks { pieces(self.len, self.slot) } else { 0 }
     }

@@ -4,7 +4,7 @@ use super::{ArenaError, Job};
 use crate::reduce::{reduce, reduce_in_place};
 use crate::transport::arena::{MAX_RANKS, Posting};
 
-impl Job<'_> {
+impl Job<'_, '_> {
     /// Posts this rank's contribution and waits for the others'.
     fn trade(&mut self, len: usize) -> Result<(), ArenaError> {
         let payload = if self.problem.size == 1 { 0 } else { len };
