@@ -3,9 +3,20 @@
 //! Every combination gives the same bits when its operands change places, NaN aside, which the
 //! formats make one on the way out.
 
+use crate::sys::simd::{Baseline, Isa};
+
 /// A binary operation on accumulated values.
-pub(super) trait Combine<T>: Copy {
+pub(super) trait Combine<T: Copy>: Copy {
     fn combine(left: T, right: T) -> T;
+
+    /// Combines `L` values at once into the left ones.
+    #[inline(always)]
+    fn combine_all<I: Isa, const L: usize>(isa: I, left: &mut [T; L], right: &[T; L]) {
+        let _ = isa;
+        for i in 0..L {
+            left[i] = Self::combine(left[i], right[i]);
+        }
+    }
 }
 
 /// Sum; integers wrap.
@@ -50,16 +61,36 @@ combine! {
     Add for f32, f64: |left, right| left + right;
     Mul for u8, u16, u32, u64: |left, right| left.wrapping_mul(right);
     Mul for f32, f64: |left, right| left * right;
-    Mul for [f32; 2], [f64; 2]: |left, right| [
-        left[0] * right[0] - left[1] * right[1],
-        left[0] * right[1] + left[1] * right[0],
-    ];
     Min for i8, i16, i32, i64, u8, u16, u32, u64: |left, right| left.min(right);
     Max for i8, i16, i32, i64, u8, u16, u32, u64: |left, right| left.max(right);
     And for u8, u16, u32, u64: |left, right| left & right;
     Or for u8, u16, u32, u64: |left, right| left | right;
     Xor for u8: |left, right| left ^ right;
 }
+
+macro_rules! complex {
+    ($($part:ty, $all:ident;)+) => {$(
+        impl Combine<[$part; 2]> for Mul {
+            #[inline(always)]
+            fn combine(left: [$part; 2], right: [$part; 2]) -> [$part; 2] {
+                let mut product = [left];
+                Baseline.$all(&mut product, &[right]);
+                product[0]
+            }
+
+            #[inline(always)]
+            fn combine_all<I: Isa, const L: usize>(
+                isa: I,
+                left: &mut [[$part; 2]; L],
+                right: &[[$part; 2]; L],
+            ) {
+                isa.$all(left, right);
+            }
+        }
+    )+};
+}
+
+complex! { f32, mul_complex_f32; f64, mul_complex_f64; }
 
 // The bare minimum instructions of the CPUs differ in NaN and zeros, so both are settled by hand:
 // equal numbers differ at most in the sign of a zero, which `or` and `and` of the bits decide.

@@ -125,9 +125,7 @@ where
     ) {
         let mut values = [F::FILL; L];
         format.load_all(isa, raw, &mut values);
-        for i in 0..L {
-            acc[i] = C::combine(acc[i], values[i]);
-        }
+        C::combine_all(isa, acc, &values);
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::marker::PhantomData;
 
-use crate::sys::simd::Isa;
+use crate::sys::simd::{Baseline, Isa};
 
 /// Elements of `N` bytes and the values they are accumulated in.
 pub(super) trait Format<const N: usize>: Copy {
@@ -169,14 +169,14 @@ impl Format<2> for F16 {
     #[inline(always)]
     fn load(self, raw: [u8; 2]) -> f32 {
         let mut value = [0.0];
-        crate::sys::simd::Baseline.widen_f16(&[raw], &mut value);
+        Baseline.widen_f16(&[raw], &mut value);
         value[0]
     }
 
     #[inline(always)]
     fn store(self, value: f32) -> [u8; 2] {
         let mut raw = [[0; 2]];
-        crate::sys::simd::Baseline.narrow_f16(&[value], &mut raw);
+        Baseline.narrow_f16(&[value], &mut raw);
         raw[0]
     }
 
@@ -209,8 +209,9 @@ impl Format<2> for Bf16 {
     #[inline(always)]
     fn store(self, value: f32) -> [u8; 2] {
         let bits = value.to_bits();
-        let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16;
-        (if value.is_nan() { 0x7fc0 } else { rounded as u16 }).to_ne_bytes()
+        let rounded = bits.wrapping_add(0x7fff + ((bits >> 16) & 1));
+        let bits = if value.is_nan() { 0x7fc0_0000 } else { rounded };
+        ((bits >> 16) as u16).to_ne_bytes()
     }
 }
 

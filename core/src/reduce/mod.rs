@@ -112,7 +112,12 @@ impl Operands<'_> {
         /// AVX-512 or eight AVX2 registers, then 16 bytes.
         macro_rules! go {
             ($size:literal in $acc:literal, $format:expr, $combine:expr) => {
-                fold::<_, _, $size, { 256 / $acc }, { 16 / $size }>(level, self, $format, $combine)
+                go!($size in $acc by 256, $format, $combine)
+            };
+            ($size:literal in $acc:literal by $block:literal, $format:expr, $combine:expr) => {
+                fold::<_, _, $size, { $block / $acc }, { 16 / $size }>(
+                    level, self, $format, $combine,
+                )
             };
         }
         macro_rules! integer {
@@ -139,13 +144,14 @@ impl Operands<'_> {
                 go!($size in $acc, Divided::new($format, divisor as $type), Add)
             }};
         }
+        // Minimum and maximum need more registers per element, so their block is their own.
         macro_rules! float {
-            ($size:literal, $type:ty) => {
+            ($size:literal, $type:ty, $block:literal) => {
                 match op {
                     Op::Sum => go!($size in $size, Native::<$type>::new(), Add),
                     Op::Prod => go!($size in $size, Native::<$type>::new(), Mul),
-                    Op::Min => go!($size in $size, Native::<$type>::new(), Min),
-                    Op::Max => go!($size in $size, Native::<$type>::new(), Max),
+                    Op::Min => go!($size in $size by $block, Native::<$type>::new(), Min),
+                    Op::Max => go!($size in $size by $block, Native::<$type>::new(), Max),
                     Op::Avg => average!($size in $size, Native::<$type>::new(), $type),
                     _ => undefined(dtype, op),
                 }
@@ -195,8 +201,8 @@ impl Operands<'_> {
             DType::U64 => integer!(8, u64, u64),
             DType::F16 => half!(F16, F16_INFINITY),
             DType::Bf16 => half!(Bf16, BF16_INFINITY),
-            DType::F32 => float!(4, f32),
-            DType::F64 => float!(8, f64),
+            DType::F32 => float!(4, f32, 128),
+            DType::F64 => float!(8, f64, 256),
             DType::Complex64 => complex!(8, 4, f32),
             DType::Complex128 => complex!(16, 8, f64),
         }

@@ -4,6 +4,9 @@
 //! copy that was compiled for the best [`Level`] this CPU has. No level changes a result: fused
 //! multiply-add is never used, and every conversion rounds alike.
 
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// A set of vector instructions that kernels are compiled for, from the least to the best.
@@ -84,6 +87,12 @@ pub(crate) trait Isa: Copy {
 
     /// `f32` to binary16, to nearest even. Every NaN becomes the quiet NaN `0x7e00`.
     fn narrow_f16<const L: usize>(self, values: &[f32; L], raw: &mut [[u8; 2]; L]);
+
+    /// Multiplies complex numbers (real part first) into the left ones.
+    fn mul_complex_f32<const L: usize>(self, left: &mut [[f32; 2]; L], right: &[[f32; 2]; L]);
+
+    /// Multiplies complex numbers (real part first) into the left ones.
+    fn mul_complex_f64<const L: usize>(self, left: &mut [[f64; 2]; L], right: &[[f64; 2]; L]);
 }
 
 /// Runs `kernel` at the best level of this CPU.
@@ -141,6 +150,22 @@ impl Isa for Baseline {
             raw[i] = f32_to_f16(values[i]).to_ne_bytes();
         }
     }
+
+    #[inline(always)]
+    fn mul_complex_f32<const L: usize>(self, left: &mut [[f32; 2]; L], right: &[[f32; 2]; L]) {
+        for i in 0..L {
+            let (l, r) = (left[i], right[i]);
+            left[i] = [l[0] * r[0] - l[1] * r[1], l[0] * r[1] + l[1] * r[0]];
+        }
+    }
+
+    #[inline(always)]
+    fn mul_complex_f64<const L: usize>(self, left: &mut [[f64; 2]; L], right: &[[f64; 2]; L]) {
+        for i in 0..L {
+            let (l, r) = (left[i], right[i]);
+            left[i] = [l[0] * r[0] - l[1] * r[1], l[0] * r[1] + l[1] * r[0]];
+        }
+    }
 }
 
 /// Branch-free, so that it vectorises, and without subnormal `f32` on the way, which are slow.
@@ -171,139 +196,6 @@ fn f32_to_f16(value: f32) -> u16 {
     // From 65520 on, half way to the power of two after the largest number, it is infinity.
     let ordered = if magnitude >= 0x477f_f000 { 0x7c00 } else { finite } | sign;
     (if magnitude > 0x7f80_0000 { 0x7e00 } else { ordered }) as u16
-}
-
-#[cfg(target_arch = "x86_64")]
-mod x86 {
-    use std::arch::x86_64::{
-        __m128i, _CMP_UNORD_Q, _MM_FROUND_TO_NEAREST_INT, _mm_loadu_si128, _mm_storeu_si128,
-        _mm256_blendv_ps, _mm256_cmp_ps, _mm256_cvtph_ps, _mm256_cvtps_ph, _mm256_loadu_ps,
-        _mm256_set1_ps, _mm256_storeu_ps,
-    };
-    use std::arch::x86_64::{
-        __m256i, _mm256_loadu_si256, _mm256_storeu_si256, _mm512_cmp_ps_mask, _mm512_cvtph_ps,
-        _mm512_cvtps_ph, _mm512_loadu_ps, _mm512_mask_blend_ps, _mm512_set1_ps, _mm512_storeu_ps,
-    };
-
-    use super::{Baseline, Isa, Kernel};
-
-    const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT;
-
-    /// Proof of [`super::Level::Avx2`]; made by [`run_avx2`] and [`run_avx512`] only.
-    #[derive(Clone, Copy)]
-    struct Avx2(());
-
-    /// Proof of [`super::Level::Avx512`]; made by [`run_avx512`] only.
-    #[derive(Clone, Copy)]
-    struct Avx512(());
-
-    #[target_feature(enable = "avx2,f16c")]
-    pub(super) fn run_avx2<K: Kernel>(kernel: K) {
-        kernel.run(Avx2(()));
-    }
-
-    #[target_feature(enable = "avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
-    pub(super) fn run_avx512<K: Kernel>(kernel: K) {
-        kernel.run(Avx512(()));
-    }
-
-    impl Isa for Avx2 {
-        #[inline(always)]
-        fn widen_f16<const L: usize>(self, raw: &[[u8; 2]; L], values: &mut [f32; L]) {
-            let (raw, raw_rest) = raw.as_chunks::<8>();
-            let (values, values_rest) = values.as_chunks_mut::<8>();
-            for (raw, values) in raw.iter().zip(values) {
-                // SAFETY: `self` proves F16C.
-                unsafe { widen_8(raw, values) };
-            }
-            for (raw, value) in raw_rest.iter().zip(values_rest) {
-                Baseline.widen_f16(&[*raw], std::array::from_mut(value));
-            }
-        }
-
-        #[inline(always)]
-        fn narrow_f16<const L: usize>(self, values: &[f32; L], raw: &mut [[u8; 2]; L]) {
-            let (values, values_rest) = values.as_chunks::<8>();
-            let (raw, raw_rest) = raw.as_chunks_mut::<8>();
-            for (values, raw) in values.iter().zip(raw) {
-                // SAFETY: `self` proves F16C.
-                unsafe { narrow_8(values, raw) };
-            }
-            for (value, raw) in values_rest.iter().zip(raw_rest) {
-                Baseline.narrow_f16(&[*value], std::array::from_mut(raw));
-            }
-        }
-    }
-
-    impl Isa for Avx512 {
-        #[inline(always)]
-        fn widen_f16<const L: usize>(self, raw: &[[u8; 2]; L], values: &mut [f32; L]) {
-            if !L.is_multiple_of(16) {
-                return Avx2(()).widen_f16(raw, values);
-            }
-            for (raw, values) in raw.as_chunks().0.iter().zip(values.as_chunks_mut().0) {
-                // SAFETY: `self` proves AVX-512 F.
-                unsafe { widen_16(raw, values) };
-            }
-        }
-
-        #[inline(always)]
-        fn narrow_f16<const L: usize>(self, values: &[f32; L], raw: &mut [[u8; 2]; L]) {
-            if !L.is_multiple_of(16) {
-                return Avx2(()).narrow_f16(values, raw);
-            }
-            for (values, raw) in values.as_chunks().0.iter().zip(raw.as_chunks_mut().0) {
-                // SAFETY: `self` proves AVX-512 F.
-                unsafe { narrow_16(values, raw) };
-            }
-        }
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx,f16c")]
-    fn widen_8(raw: &[[u8; 2]; 8], values: &mut [f32; 8]) {
-        // SAFETY: 16 bytes are read and 32 written, of any alignment, inside of the arrays.
-        unsafe {
-            let raw = _mm_loadu_si128(raw.as_ptr().cast::<__m128i>());
-            _mm256_storeu_ps(values.as_mut_ptr(), _mm256_cvtph_ps(raw));
-        }
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx,f16c")]
-    fn narrow_8(values: &[f32; 8], raw: &mut [[u8; 2]; 8]) {
-        // SAFETY: 32 bytes are read and 16 written, of any alignment, inside of the arrays.
-        unsafe {
-            let values = _mm256_loadu_ps(values.as_ptr());
-            let nan = _mm256_cmp_ps::<_CMP_UNORD_Q>(values, values);
-            let values = _mm256_blendv_ps(values, _mm256_set1_ps(f32::NAN), nan);
-            let halves = _mm256_cvtps_ph::<NEAREST>(values);
-            _mm_storeu_si128(raw.as_mut_ptr().cast::<__m128i>(), halves);
-        }
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn widen_16(raw: &[[u8; 2]; 16], values: &mut [f32; 16]) {
-        // SAFETY: 32 bytes are read and 64 written, of any alignment, inside of the arrays.
-        unsafe {
-            let raw = _mm256_loadu_si256(raw.as_ptr().cast::<__m256i>());
-            _mm512_storeu_ps(values.as_mut_ptr(), _mm512_cvtph_ps(raw));
-        }
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn narrow_16(values: &[f32; 16], raw: &mut [[u8; 2]; 16]) {
-        // SAFETY: 64 bytes are read and 32 written, of any alignment, inside of the arrays.
-        unsafe {
-            let values = _mm512_loadu_ps(values.as_ptr());
-            let nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(values, values);
-            let values = _mm512_mask_blend_ps(nan, values, _mm512_set1_ps(f32::NAN));
-            let halves = _mm512_cvtps_ph::<NEAREST>(values);
-            _mm256_storeu_si256(raw.as_mut_ptr().cast::<__m256i>(), halves);
-        }
-    }
 }
 
 #[cfg(test)]
