@@ -2,3 +2,5 @@
 //! `transport/*/ffi`.
 
 pub(crate) mod buf;
+pub(crate) mod net;
+pub(crate) mod process;
