@@ -2,23 +2,24 @@
 
 #[doc(hidden)]
 pub mod bench_support;
+pub(crate) mod bootstrap;
 pub mod call;
-#[allow(dead_code)]
 pub(crate) mod collective;
+pub mod config;
 pub mod dtype;
 pub mod error;
 pub(crate) mod fabric;
 mod group;
-pub mod interrupt;
 pub(crate) mod reduce;
 pub(crate) mod sys;
 pub mod trace;
-#[allow(dead_code)]
 pub(crate) mod transport;
 mod work;
 
+pub use bootstrap::interrupt;
 pub use call::{Call, Operation, Signature};
 pub use collective::Algorithm;
+pub use config::Config;
 pub use dtype::{DType, Element, Op};
 pub use error::{Error, Result};
 pub use group::{Group, InProcess, Request, RequestCounts, in_process};

@@ -1,14 +1,13 @@
 //! The operating system and raw memory. All unsafe code of the core is in here and in
 //! `transport/*/ffi`.
 
-#[allow(dead_code)]
 pub(crate) mod board;
 pub(crate) mod buf;
 pub(crate) mod fork;
-#[allow(dead_code)]
 pub(crate) mod futex;
+pub(crate) mod net;
 pub(crate) mod poller;
-#[allow(dead_code)]
+pub(crate) mod process;
 pub(crate) mod shm;
 pub(crate) mod simd;
 pub(crate) mod stream_copy;

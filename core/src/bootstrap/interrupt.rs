@@ -26,6 +26,18 @@ impl Drop for Guard {
 ///
 /// Calls may be nested: a wait ends if any of the hooks says so. `check` is called at least every
 /// 50 ms while the thread waits, never from another thread.
+///
+/// ```
+/// use std::cell::Cell;
+/// use std::rc::Rc;
+///
+/// let wanted = Rc::new(Cell::new(false));
+/// let hook = Rc::clone(&wanted);
+/// let config = lycaon::config::Config::builder().build()?;
+/// let rank = lycaon::interrupt::with_interrupt(move || hook.get(), || config.rank());
+/// assert_eq!(rank, 0);
+/// # Ok::<(), lycaon::error::ConfigError>(())
+/// ```
 pub fn with_interrupt<R>(check: impl Fn() -> bool + 'static, f: impl FnOnce() -> R) -> R {
     HOOKS.with_borrow_mut(|hooks| hooks.push(Rc::new(check)));
     let _guard = Guard;
