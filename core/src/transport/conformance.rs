@@ -149,7 +149,9 @@ impl Node {
         let start = Instant::now();
         while !self.is_done(id) {
             assert!(start.elapsed() < PATIENCE, "rank {}: {id:?} never completed", self.rank);
-            assert!(self.news.is_empty(), "rank {}: {:?}", self.rank, self.news);
+            // why: a peer that has nothing left to do may have closed already.
+            let bad = |event: &Event| !matches!(event, Event::Lost { loss: Loss::Closed, .. });
+            assert!(!self.news.iter().any(bad), "rank {}: {:?}", self.rank, self.news);
             self.poll_or_sleep(PATIENCE);
         }
         self.take(id)

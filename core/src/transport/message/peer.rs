@@ -31,6 +31,8 @@ pub(super) struct Peer<S> {
     fault: Option<Violation>,
     /// Lanes that may have a large message the peer was not told about.
     unannounced: Vec<Lane>,
+    /// This side has said that nothing more follows.
+    closing: bool,
 }
 
 impl<S: Stream> Peer<S> {
@@ -44,6 +46,7 @@ impl<S: Stream> Peer<S> {
             lost: None,
             fault: None,
             unannounced: Vec::new(),
+            closing: false,
         }
     }
 
@@ -264,6 +267,10 @@ impl<S: Stream> Peer<S> {
         }
         if self.rails.iter().any(failed) {
             let reads = self.rails.iter().find_map(|rail| rail.read_error.clone());
+            if self.closing {
+                // why: whoever has said goodbye does not mind how the other side goes.
+                return self.lose(Loss::Closed, shared);
+            }
             let writes = || self.rails.iter().find_map(|rail| rail.write_error.clone());
             let reason = reads.or_else(writes).unwrap_or_else(|| {
                 "the connection ended without a word of closing (the process has ended)".to_owned()
@@ -335,6 +342,7 @@ impl<S: Stream> Peer<S> {
 
     /// Says that nothing more follows.
     pub(super) fn say_close(&mut self) {
+        self.closing = true;
         for rail in &mut self.rails {
             if rail.stream.is_some() {
                 rail.queue.push_back(OutFrame::control(&Frame::Close));
