@@ -8,4 +8,5 @@ pub(crate) mod buf;
 pub(crate) mod futex;
 #[allow(dead_code)]
 pub(crate) mod shm;
+pub(crate) mod simd;
 pub(crate) mod stream_copy;
