@@ -29,6 +29,9 @@ const NAME_CLEAN_AFTER: Duration = Duration::from_secs(5);
 /// When all is over, how long an output may be silent that somebody outside the job holds open.
 const LAST_OUTPUT: Duration = Duration::from_millis(500);
 
+/// How long a job that was to end early waits for somebody to take its last output.
+const LAST_WRITES: Duration = Duration::from_secs(1);
+
 /// How long the rest of a job is killed whose guardian is gone.
 const KILL_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -108,6 +111,8 @@ struct Launcher {
     name_at: Option<Instant>,
     /// Nothing of the job is left; outputs are read until this time.
     over: Option<Instant>,
+    /// When output that cannot be written is given up, since the job was to end early.
+    leave_at: Option<Instant>,
     /// The user does not want to wait for output that cannot be written.
     hasty: bool,
 }
@@ -154,6 +159,7 @@ impl Launcher {
             timeout_at: options.timeout.map(|timeout| now + timeout),
             name_at: None,
             over: None,
+            leave_at: None,
             hasty: false,
             options,
         })
@@ -213,14 +219,15 @@ impl Launcher {
     fn is_finished(&self) -> bool {
         let silent = self.outputs.iter().all(Option::is_none);
         let Some(until) = self.over else { return false };
-        (silent || Instant::now() >= until) && (self.hasty || self.writer.is_idle())
+        self.hasty || ((silent || Instant::now() >= until) && self.writer.is_idle())
     }
 
     /// Waits until something can be done, and moves bytes.
     fn wait(&mut self) -> io::Result<()> {
         let now = Instant::now();
         let reading = self.writer.has_room();
-        let times = [self.end_at, self.timeout_at, self.name_at, self.merger.next_tick()];
+        let ticks = self.merger.next_tick();
+        let times = [self.end_at, self.timeout_at, self.name_at, self.leave_at, ticks];
         let mut next = times.into_iter().flatten().min();
         if self.outputs.iter().any(Option::is_some)
             && let Some(until) = self.over
@@ -240,12 +247,13 @@ impl Launcher {
         }
         let mut streams = Vec::new();
         for (stream, output) in self.outputs.iter().enumerate() {
-            if let Some(output) = output
-                && reading
-                && self.merger.accepts(stream)
-            {
+            let Some(output) = output else { continue };
+            if reading && self.merger.accepts(stream) {
                 streams.push(stream);
                 fds.push(PollFd::new(output, PollFlags::IN));
+            } else if let Some(until) = &mut self.over {
+                // why: it is not silent if it is not listened to.
+                *until = now + LAST_OUTPUT;
             }
         }
         let mut fed = Vec::new();
@@ -338,10 +346,18 @@ impl Launcher {
                 for name in immortal {
                     self.say(&format!("could not be killed: {name}"));
                 }
-                self.over = Some(Instant::now() + LAST_OUTPUT);
+                self.on_over();
             }
         }
         Ok(())
+    }
+
+    fn on_over(&mut self) {
+        let now = Instant::now();
+        self.over = Some(now + LAST_OUTPUT);
+        if matches!(self.outcome.cause(), Some(Cause::Signal(_) | Cause::Timeout(_))) {
+            self.leave_at = Some(now + LAST_WRITES);
+        }
     }
 
     fn on_started(&mut self, rank: usize, pid: i32, input: bool) -> io::Result<()> {
@@ -403,6 +419,9 @@ impl Launcher {
             self.end_at = None;
             self.outcome.set_ending();
             self.order(&Order::End);
+        }
+        if due(self.leave_at) {
+            self.hasty = true;
         }
         self.merger.tick(now);
     }
@@ -481,7 +500,7 @@ impl Launcher {
         let status = self.guardian.wait().map_or_else(|e| e.to_string(), |s| s.to_string());
         self.say(&format!("the process that holds the ranks ended ({status}), and they with it"));
         self.outcome.set_cause(Cause::Gave(125));
-        self.over = Some(Instant::now() + LAST_OUTPUT);
+        self.on_over();
     }
 
     /// Reacts to a sink that takes no more.
