@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 /// How much of a stream is held back at most.
 pub(crate) const LONGEST_HELD: usize = 64 * 1024;
 
-/// How long the owner of the floor may be silent while others wait.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// How long the owner of the floor may be silent while others wait: in the middle of a long line it
+/// is still writing, and may only be short of processor time; at a prompt it waits itself.
+const PATIENCE: Duration = Duration::from_secs(1);
+const PROMPT_PATIENCE: Duration = Duration::from_millis(200);
 
 /// How long an endless line may keep others waiting.
 const LONGEST_FLOOR: Duration = Duration::from_secs(5);
@@ -60,16 +62,20 @@ impl Stream {
     }
 }
 
-struct Surface {
-    /// The stream whose unfinished line is shown, and since when.
-    floor: Option<(usize, Instant)>,
+/// The right to an unfinished line on a surface.
+#[derive(Clone, Copy)]
+struct Floor {
+    owner: usize,
+    since: Instant,
+    patience: Duration,
 }
 
 /// The merger of all streams: two for each rank, see [`Merger::stream`].
 pub(crate) struct Merger {
     looks: Looks,
     streams: Vec<Stream>,
-    surfaces: [Surface; 2],
+    /// By surface.
+    floors: [Option<Floor>; 2],
     /// A single untagged rank: bytes are passed on as they come.
     raw: bool,
     ready: Vec<(Sink, Vec<u8>)>,
@@ -106,9 +112,8 @@ impl Merger {
                 });
             }
         }
-        let surfaces = [Surface { floor: None }, Surface { floor: None }];
         let raw = ranks == 1 && !looks.tags;
-        Self { looks, streams, surfaces, raw, ready: Vec::new() }
+        Self { looks, streams, floors: [None; 2], raw, ready: Vec::new() }
     }
 
     /// The number of a rank's stream.
@@ -144,7 +149,7 @@ impl Merger {
             return;
         }
         one.ended = true;
-        let shown = self.surfaces[surface].floor.is_some_and(|(owner, _)| owner == stream);
+        let shown = self.floors[surface].is_some_and(|floor| floor.owner == stream);
         if one.held.len() > one.whole || shown {
             one.held.push(b'\n');
             one.whole = one.held.len();
@@ -160,7 +165,7 @@ impl Merger {
 
     /// Acts on time that has passed.
     pub(crate) fn tick(&mut self, now: Instant) {
-        for surface in 0..self.surfaces.len() {
+        for surface in 0..self.floors.len() {
             if self.breaks_at(surface).is_some_and(|at| now >= at) {
                 self.break_line(surface);
                 self.advance_all(surface, now);
@@ -168,14 +173,22 @@ impl Merger {
         }
         for stream in 0..self.streams.len() {
             if self.prompts_at(stream).is_some_and(|at| now >= at) {
-                self.take_floor(stream, now);
+                self.take_floor(stream, now, PROMPT_PATIENCE);
             }
+        }
+    }
+
+    /// Notes that nothing was read up to `now`, so that silence means nothing.
+    pub(crate) fn excuse(&mut self, now: Instant) {
+        for floor in self.floors.iter_mut().flatten() {
+            floor.since = now;
+            self.streams[floor.owner].last = now;
         }
     }
 
     /// When [`Merger::tick`] has something to do.
     pub(crate) fn next_tick(&self) -> Option<Instant> {
-        let breaks = (0..self.surfaces.len()).filter_map(|surface| self.breaks_at(surface));
+        let breaks = (0..self.floors.len()).filter_map(|surface| self.breaks_at(surface));
         let prompts = (0..self.streams.len()).filter_map(|stream| self.prompts_at(stream));
         breaks.chain(prompts).min()
     }
@@ -202,11 +215,11 @@ impl Merger {
 
     /// When the unfinished line on a surface has to be broken.
     fn breaks_at(&self, surface: usize) -> Option<Instant> {
-        let (owner, since) = self.surfaces[surface].floor?;
+        let Floor { owner, since, patience } = self.floors[surface]?;
         let other_waits = (0..self.streams.len()).any(|stream| {
             stream != owner && self.surface(stream) == surface && self.streams[stream].waits()
         });
-        let silent = self.streams[owner].last + PATIENCE;
+        let silent = self.streams[owner].last + patience;
         other_waits.then(|| silent.min(since + LONGEST_FLOOR))
     }
 
@@ -214,12 +227,12 @@ impl Merger {
     fn prompts_at(&self, stream: usize) -> Option<Instant> {
         let one = &self.streams[stream];
         let visible = self.looks.terminal[one.sink as usize];
-        let free = self.surfaces[self.surface(stream)].floor.is_none();
+        let free = self.floors[self.surface(stream)].is_none();
         (visible && free && one.whole == 0 && !one.held.is_empty()).then(|| one.last + PROMPT)
     }
 
     fn break_line(&mut self, surface: usize) {
-        if let Some((owner, _)) = self.surfaces[surface].floor.take() {
+        if let Some(Floor { owner, .. }) = self.floors[surface].take() {
             self.streams[owner].broken = true;
             let sink = self.streams[owner].sink;
             self.put(sink, b"\n");
@@ -233,10 +246,10 @@ impl Merger {
         self.put(sink, &tag);
     }
 
-    fn take_floor(&mut self, stream: usize, now: Instant) {
+    fn take_floor(&mut self, stream: usize, now: Instant, patience: Duration) {
         self.begin_line(stream);
         let surface = self.surface(stream);
-        self.surfaces[surface].floor = Some((stream, now));
+        self.floors[surface] = Some(Floor { owner: stream, since: now, patience });
         self.pass_partial(stream);
     }
 
@@ -249,19 +262,19 @@ impl Merger {
     /// Shows what can be shown of a stream, and then of those that waited for it.
     fn advance(&mut self, stream: usize, now: Instant) {
         let surface = self.surface(stream);
-        let owned = match self.surfaces[surface].floor {
-            Some((owner, _)) if owner != stream => return,
+        let owned = match self.floors[surface] {
+            Some(floor) if floor.owner != stream => return,
             floor => floor.is_some(),
         };
         self.show(stream, owned, now);
-        if owned && self.surfaces[surface].floor.is_none() {
+        if owned && self.floors[surface].is_none() {
             self.advance_all(surface, now);
         }
     }
 
     fn advance_all(&mut self, surface: usize, now: Instant) {
         for stream in 0..self.streams.len() {
-            if self.surfaces[surface].floor.is_some() {
+            if self.floors[surface].is_some() {
                 return;
             }
             if self.surface(stream) == surface && self.streams[stream].waits() {
@@ -285,12 +298,12 @@ impl Merger {
                 let sink = self.streams[stream].sink;
                 self.put(sink, line);
             }
-            self.surfaces[surface].floor = None;
+            self.floors[surface] = None;
         }
         if owned {
             self.pass_partial(stream);
         } else if self.streams[stream].held.len() >= LONGEST_HELD {
-            self.take_floor(stream, now);
+            self.take_floor(stream, now, PATIENCE);
         }
     }
 }

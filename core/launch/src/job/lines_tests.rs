@@ -124,6 +124,24 @@ fn an_endless_line_gives_way_in_the_end() {
 }
 
 #[test]
+fn silence_counts_only_while_somebody_listens() {
+    let start = Instant::now();
+    let mut merger = Merger::new(2, PLAIN, start);
+    merger.feed(out(0), &[b'x'; LONGEST_HELD], start);
+    merger.feed(out(1), b"hello\n", start);
+    merger.take();
+    let mut now = start;
+    for _ in 0..20 {
+        now += PATIENCE;
+        merger.excuse(now);
+        merger.tick(now);
+    }
+    assert_eq!(text(&mut merger, Sink::Out), "");
+    merger.feed(out(0), b"\n", now);
+    assert_eq!(text(&mut merger, Sink::Out), "\n[1] hello\n");
+}
+
+#[test]
 fn a_prompt_is_shown_on_a_terminal_only() {
     let now = Instant::now();
     let mut hidden = Merger::new(2, PLAIN, now);

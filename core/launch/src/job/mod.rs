@@ -4,11 +4,13 @@
 //! signals, and decides when the job ends. The *guardian* is the parent of the ranks; it starts and
 //! ends them, and survives the launcher long enough to leave nothing behind.
 
+mod attend;
 mod environment;
 mod folder;
 mod guardian;
 mod input;
 mod launcher;
+mod limits;
 mod lines;
 mod outcome;
 mod processes;

@@ -179,8 +179,8 @@ impl Job {
     /// Waits until ranks have made these files in `$D`.
     #[track_caller]
     pub(crate) fn await_files(&self, names: &[&str]) {
-        let there = |name: &&str| self.dir().join(name).exists();
-        if !eventually(DEADLINE, || names.iter().all(|name| there(&name))) {
+        let there = |name: &str| self.dir().join(name).exists();
+        if !eventually(DEADLINE, || names.iter().all(|name| there(name))) {
             panic!("not all of {names:?} appeared; stderr: {}", self.err_so_far());
         }
     }
