@@ -10,4 +10,5 @@ pub(crate) mod poller;
 pub(crate) mod process;
 pub(crate) mod shm;
 pub(crate) mod simd;
+pub(crate) mod socket;
 pub(crate) mod stream_copy;
