@@ -167,6 +167,17 @@ fn two_processes_that_claim_one_rank_are_both_named() {
 }
 
 #[test]
+fn two_processes_that_claim_rank_0_are_both_named() {
+    let port = free_port();
+    let errors =
+        ranks([0, 0, 1], move |rank| start_error(start(&local(rank, 3, port).build().unwrap())));
+    for error in &errors {
+        assert!(matches!(error, StartError::DuplicateRank { rank: 0, .. }), "{error}");
+        assert_eq!(error, &errors[0]);
+    }
+}
+
+#[test]
 fn a_rank_that_fails_while_forming_is_quoted_by_all() {
     for culprit in [0, 2] {
         let port = free_port();
