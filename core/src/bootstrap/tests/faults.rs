@@ -343,18 +343,23 @@ fn the_first_cause_is_the_same_on_every_rank_however_many_report() {
 }
 
 #[test]
-fn a_report_is_answered_in_time_and_without_doubt_where_there_is_none() {
-    let times = running(3, |rank, control| {
-        if rank != 1 {
-            eventually("the cause", Duration::from_secs(5), || control.failed());
-            return Duration::ZERO;
-        }
-        let began = Instant::now();
-        let what = "an unknown frame".to_owned();
-        control.report(Cause::Protocol { rank, peer: 2, what });
-        began.elapsed()
+fn a_report_is_answered_at_once_where_there_is_no_doubt() {
+    // The machine may be busy: one quick answer of several shows that nothing was waited for.
+    let quick = (0..6).any(|_| {
+        let times = running(3, |rank, control| {
+            if rank != 1 {
+                eventually("the cause", Duration::from_secs(5), || control.failed());
+                return Duration::MAX;
+            }
+            let began = Instant::now();
+            let what = "an unknown frame".to_owned();
+            let cause = control.report(Cause::Protocol { rank, peer: 2, what: what.clone() });
+            assert_eq!(*cause, Cause::Protocol { rank, peer: 2, what });
+            began.elapsed()
+        });
+        times[1] < Duration::from_millis(80)
     });
-    assert!(times[1] < Duration::from_millis(95), "{:?}", times[1]);
+    assert!(quick);
 }
 
 #[test]
@@ -440,8 +445,8 @@ fn the_last_handle_closes_and_a_hook_that_panics_harms_nobody() {
         let clone = control.clone();
         control.on_failure(|| panic!("on purpose"));
         drop(clone);
-        assert!(!control.failed());
         if rank == 1 {
+            assert!(!control.failed(), "dropping one of two handles closes nothing");
             control.report(Cause::Closed);
         }
         eventually("the cause", Duration::from_secs(5), || control.failed());
