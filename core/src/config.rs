@@ -619,7 +619,8 @@ impl ConfigBuilder {
         }
         for interface in &self.interfaces {
             if let Interface::Name(name) = interface {
-                let good = is_name(name, 64) && !name.contains([' ', '/', ',']);
+                let plain = |c: char| c.is_alphanumeric() || "._-:@".contains(c);
+                let good = is_name(name, 64) && name.chars().all(plain);
                 check("interface", name, good, "an IP address or the name of an interface")?;
             }
         }

@@ -16,7 +16,7 @@
 //!   rank does not travel.
 
 use std::collections::VecDeque;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 use super::interrupt;
 use super::wire::Failure;
 use crate::error::{Cause, StartError};
+use crate::sys::net;
 
 /// How long a rank waits for rank 0's verdict about what it has reported.
 const VERDICT: Duration = Duration::from_millis(300);
@@ -86,6 +87,7 @@ impl Shared {
             let (bell, ear) = UnixStream::pair()?;
             bell.set_nonblocking(true)?;
             ear.set_nonblocking(true)?;
+            net::quiet(&bell)?;
             (Some(bell), Some(ear))
         } else {
             (None, None)
@@ -190,8 +192,7 @@ impl Shared {
     pub(super) fn command(&self, command: Command) {
         self.lock().commands.push_back(command);
         if let Some(bell) = &self.bell {
-            // A full bell rings already.
-            let _ = (&*bell).write(&[1]);
+            net::ring(bell);
         }
     }
 

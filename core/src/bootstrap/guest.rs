@@ -37,6 +37,7 @@ impl Guest {
     pub(super) fn new(stream: TcpStream, peer: SocketAddr) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
+        crate::sys::net::quiet(&stream)?;
         let deadline = Instant::now() + PATIENCE;
         Ok(Guest { stream, peer, deadline, received: Vec::new(), said: None })
     }

@@ -26,6 +26,8 @@ const LINGER: Duration = Duration::from_millis(300);
 const LATE: Duration = Duration::from_millis(700);
 /// At most so often the ranks that are waiting hear who is missing.
 const NEWS: Duration = Duration::from_millis(200);
+/// So often rank 0 looks whether its rendezvous file is still its own.
+const RECHECK: Duration = Duration::from_millis(500);
 /// Strangers that may be in their handshake at the same time, beside the group's own.
 const MAX_GUESTS: usize = 64;
 /// The largest contribution of a rank to an exchange.
@@ -75,6 +77,7 @@ pub(super) struct Hub {
     complete: bool,
     started: bool,
     news: Option<Instant>,
+    recheck: Instant,
     /// What could not prove itself, for the message of the deadline.
     unproven: Vec<String>,
     step: u32,
@@ -129,6 +132,7 @@ impl Hub {
             complete: false,
             started: false,
             news: None,
+            recheck: Instant::now() + RECHECK,
             unproven: Vec::new(),
             step: 0,
             contributions: (0..size).map(|_| None).collect(),
@@ -214,6 +218,7 @@ impl Hub {
         due.chain(self.doubts.iter().map(|doubt| doubt.until))
             .chain(start)
             .chain(self.news)
+            .chain(self.published.is_some().then_some(self.recheck))
             .chain(self.closing)
             .fold(next_tick, Instant::min)
     }
@@ -233,6 +238,15 @@ impl Hub {
             self.news = None;
             let frame = Frame::Missing { ranks: self.missing() };
             self.broadcast(&frame, None);
+        }
+        if now >= self.recheck {
+            self.recheck = now + RECHECK;
+            let job = &self.introduction.job;
+            if let Some(note) = self.published.as_ref().and_then(|own| own.replaced(job)) {
+                let (first, second) = (self.places[0].clone(), note.process);
+                let error = StartError::DuplicateRank { rank: 0, first, second };
+                self.fail(Failure::Start { rank: 0, error });
+            }
         }
         if !self.started && self.failure.is_none() && now >= self.deadline {
             let waiting_for = if self.complete {

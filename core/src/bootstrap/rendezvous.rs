@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use super::file::{self, Note, Published};
-use super::handshake::random;
+use super::handshake::{process_name, random};
 use super::interrupt;
 use crate::config::{Config, Rendezvous, SideChannel};
 use crate::error::{ConfigError, Error, StartError};
@@ -330,6 +330,7 @@ fn listen_anywhere(config: &Config) -> Result<(Vec<TcpListener>, Note), StartErr
                     format: Note::FORMAT,
                     job: config.job().to_owned(),
                     host: net::host_name(),
+                    process: process_name(),
                     addresses: ips.into_iter().map(|ip| SocketAddr::new(ip, port)).collect(),
                     secret: random(),
                 };

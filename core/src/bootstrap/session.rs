@@ -73,7 +73,13 @@ pub(crate) fn start(config: &Config) -> Result<Session, Error> {
     let introduction = Introduction::new(config);
     let patience = patience(config.liveness(), config.timeout());
     if rank == 0 {
-        let meeting = rendezvous::open(config, deadline)?;
+        let meeting = match rendezvous::open(config, deadline) {
+            Ok(meeting) => meeting,
+            Err(error) => {
+                let seeker = Seeker { config, introduction, token, began, deadline };
+                return Err(seeker.twin().map_or(error, Error::Start));
+            }
+        };
         let key = handshake_key(token, &meeting.secret);
         let nonce = random();
         session.key = session_key(&key, config.job(), &nonce);
@@ -368,10 +374,26 @@ impl Seeker<'_> {
             let left = self.deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 let nothing = || self.unreachable(&place, None, "nothing was found".to_owned());
-                return Err(last.unwrap_or_else(nothing).into());
+                let mut error = last.unwrap_or_else(nothing);
+                if let StartError::Unreachable { tried, .. } = &mut error {
+                    *tried = self.began.elapsed();
+                }
+                return Err(error.into());
             }
             rendezvous::pause(rank, backoff.next().min(left))?;
         }
+    }
+
+    /// Rank 0 cannot listen: if it is because another rank 0 of this job does, both are named,
+    /// here and there.
+    fn twin(&self) -> Option<StartError> {
+        let place @ Place::Tcp { .. } = rendezvous::place(self.config).ok()? else { return None };
+        let target = self.target(&place).ok()?;
+        let key = handshake_key(self.token, &target.secret);
+        target.addresses.iter().find_map(|address| match self.attempt(*address, &key) {
+            Err(Refusal::Final(error @ StartError::DuplicateRank { .. })) => Some(error),
+            _ => None,
+        })
     }
 
     fn target(&self, place: &Place<'_>) -> Result<Target, Error> {
