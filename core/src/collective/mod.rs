@@ -6,6 +6,7 @@
 //! (memory that all ranks of one host see) are in [`arena`]; they are written against the safe
 //! interface of [`crate::transport::arena`] and wait through a [`Waiter`].
 
+pub(crate) mod arena;
 mod build;
 mod cut;
 mod direct;

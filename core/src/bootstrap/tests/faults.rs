@@ -1,0 +1,1 @@
+//! Groups that do not form, or fail later.
