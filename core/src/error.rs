@@ -122,12 +122,26 @@ pub enum ArgumentError {
     /// Input and output overlap without being the same buffer.
     #[error("input and output overlap; use the in-place form or separate buffers")]
     Overlap,
-    /// Only the root gives a buffer here, or the root gave none.
-    #[error("the root (rank {root}) must give {what}")]
-    RootBuffer {
-        /// The root.
-        root: usize,
-        /// What it must give.
+    /// A buffer that this rank has to give is missing.
+    #[error("rank {rank} must give {what}")]
+    MissingBuffer {
+        /// This rank.
+        rank: usize,
+        /// Which buffer.
+        what: &'static str,
+    },
+    /// A buffer was given that this rank has no use for.
+    #[error("rank {rank} gave {what} where only other ranks have one; leave it out")]
+    UnusedBuffer {
+        /// This rank.
+        rank: usize,
+        /// Which buffer.
+        what: &'static str,
+    },
+    /// A number of elements that no memory can hold.
+    #[error("{what} would hold more elements than a 64-bit count of bytes can express")]
+    TooLarge {
+        /// Which buffer.
         what: &'static str,
     },
 }

@@ -6,7 +6,24 @@
 //! (memory that all ranks of one host see) are in [`arena`]; they are written against the safe
 //! interface of [`crate::transport::arena`] and wait through a [`Waiter`].
 
+pub(crate) mod arena;
+mod build;
+mod cut;
+mod direct;
+mod doubling;
+mod halving;
 pub mod plan;
+mod ring;
+mod schedule;
+#[cfg(test)]
+mod sim;
+mod spread;
+mod tree;
+
+pub(crate) use cut::Limits;
+pub(crate) use schedule::{
+    Schedule, Shape, effective, log2_ceil, log2_floor, schedule, sums_in_rank_order, supports,
+};
 
 use std::fmt;
 use std::str::FromStr;
@@ -82,7 +99,8 @@ pub enum Counts {
     /// The same for every rank.
     Uniform(u64),
     /// One entry per rank. In rooted operations only the root knows them all; the other ranks
-    /// give `Uniform` with their own count.
+    /// give their own count at their place and 0 elsewhere, so that every rank can tell from the
+    /// counts which algorithms there are.
     ByRank(Vec<u64>),
     /// all_to_all: what this rank sends to and receives from each rank.
     Exchange {

@@ -1,6 +1,14 @@
 //! The operating system and raw memory. All unsafe code of the core is in here and in
 //! `transport/*/ffi`.
 
+pub(crate) mod board;
 pub(crate) mod buf;
+pub(crate) mod fork;
+pub(crate) mod futex;
 pub(crate) mod net;
 pub(crate) mod poller;
+pub(crate) mod process;
+pub(crate) mod shm;
+pub(crate) mod simd;
+pub(crate) mod socket;
+pub(crate) mod stream_copy;

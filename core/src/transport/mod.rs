@@ -11,6 +11,7 @@
 //! Posted buffers stay borrowed until their completion was reported or [`Transport::cancel`]
 //! returned.
 
+pub(crate) mod arena;
 #[cfg(test)]
 mod conformance;
 pub(crate) mod memory;
@@ -69,6 +70,8 @@ pub(crate) enum Event {
     Mismatch {
         /// The sender (rank of the job).
         peer: usize,
+        /// The stream.
+        lane: Lane,
         /// What this rank has posted.
         local: Signature,
         /// What the message belongs to.

@@ -120,7 +120,7 @@ impl<S: Stream> Peer<S> {
             if let Some(state) = self.lanes.get_mut(&lane) {
                 insert(&mut state.waiting, asked.index, key);
             }
-            self.report(signature, asked.signature, shared);
+            self.report(lane, signature, asked.signature, shared);
             self.control(&frame);
         } else if asked.len != send.subject.len {
             let sent = send.subject.len;
@@ -148,7 +148,7 @@ impl<S: Stream> Peer<S> {
         if let Some(held) = take(&mut state.held, index) {
             state.held_bytes -= held.subject.len;
             if !agree(lane, &signature, &held.subject.signature) {
-                self.report(signature, held.subject.signature, shared);
+                self.report(lane, signature, held.subject.signature, shared);
                 self.control(&Frame::Refused(subject));
             } else if held.subject.len != subject.len {
                 let (sent, posted) = (held.subject.len, subject.len);
@@ -531,7 +531,7 @@ impl<S: Stream> Peer<S> {
             let known = std::mem::replace(&mut recv.reported, true);
             let refusal = Frame::Refused(recv.subject);
             if !known {
-                self.report(local, signature, shared);
+                self.report(lane, local, signature, shared);
                 self.control(&refusal);
             }
             return Ok(Sink::Discard);
@@ -611,7 +611,7 @@ impl<S: Stream> Peer<S> {
             return Err(Violation::Length { signature, sent, posted: len });
         }
         if !known {
-            self.report(signature, remote, shared);
+            self.report(lane, signature, remote, shared);
             self.control(&Frame::Withdrawn(Subject { signature, len: sent, ..*asked }));
         }
         Ok(())
@@ -642,7 +642,7 @@ impl<S: Stream> Peer<S> {
         if !agree(lane, &signature, &waiting.signature) {
             recv.reported = true;
             let frame = Frame::Refused(recv.subject);
-            self.report(signature, waiting.signature, shared);
+            self.report(lane, signature, waiting.signature, shared);
             self.control(&frame);
         } else if len != waiting.len {
             self.fault = Some(Violation::Length { signature, sent: waiting.len, posted: len });
@@ -698,7 +698,7 @@ impl<S: Stream> Peer<S> {
             return;
         };
         if !known {
-            self.report(local, refused.signature, shared);
+            self.report(refused.lane, local, refused.signature, shared);
         }
     }
 
@@ -708,7 +708,7 @@ impl<S: Stream> Peer<S> {
         let recv = shared.recvs.get_mut(state.posted[at].1);
         if recv.id.is_some() && !std::mem::replace(&mut recv.reported, true) {
             let local = recv.subject.signature;
-            self.report(local, withdrawn.signature, shared);
+            self.report(withdrawn.lane, local, withdrawn.signature, shared);
         }
     }
 
@@ -775,8 +775,8 @@ impl<S: Stream> Peer<S> {
         }
     }
 
-    fn report(&self, local: Signature, remote: Signature, shared: &mut Shared) {
-        shared.events.push(Event::Mismatch { peer: self.rank, local, remote });
+    fn report(&self, lane: Lane, local: Signature, remote: Signature, shared: &mut Shared) {
+        shared.events.push(Event::Mismatch { peer: self.rank, lane, local, remote });
     }
 
     fn control(&mut self, frame: &Frame) {

@@ -17,7 +17,7 @@ use socket2::Socket;
 use super::handshake::{CHALLENGE, CHOICE, Choice, HELLO, Hello, Secret, Stranger, WELCOME};
 use super::listener::{Candidate, Listener};
 use super::{Link, Route};
-use crate::sys::net::{self, LocalAddress, Medium};
+use crate::sys::socket::{self, LocalAddress, Medium};
 
 /// How long better addresses are waited for once one has answered.
 const GRACE: Duration = Duration::from_millis(100);
@@ -125,7 +125,7 @@ pub(crate) fn establish(
     interrupted: &mut dyn FnMut() -> bool,
 ) -> Result<Vec<Link>, EstablishError> {
     let system = |action| move |source| EstablishError::System { action, source };
-    let locals = net::local_addresses().map_err(system("listing network interfaces"))?;
+    let locals = socket::local_addresses().map_err(system("listing network interfaces"))?;
     let mut work = Work {
         request,
         locals,
@@ -259,7 +259,7 @@ impl Conversation {
     /// what follows the handshake belongs to the link.
     fn pump<const N: usize>(&mut self) -> io::Result<Option<[u8; N]>> {
         while !self.output.is_empty() {
-            match net::send(&self.socket, &[io::IoSlice::new(&self.output)]) {
+            match socket::send(&self.socket, &[io::IoSlice::new(&self.output)]) {
                 Ok(n) => drop(self.output.drain(..n)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
@@ -268,7 +268,7 @@ impl Conversation {
         while self.input.len() < N {
             let mut bytes = [0; N];
             let wanted = &mut bytes[..N - self.input.len()];
-            match net::receive(&self.socket, &mut [io::IoSliceMut::new(wanted)]) {
+            match socket::receive(&self.socket, &mut [io::IoSliceMut::new(wanted)]) {
                 Ok(0) => {
                     let what = "the other side ended the connection during the handshake";
                     return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
@@ -307,7 +307,7 @@ impl Work<'_> {
                 match socket.accept() {
                     Ok((socket, remote)) => {
                         let Some(remote) = remote.as_socket() else { continue };
-                        if let Err(error) = net::prepare_data_socket(&socket) {
+                        if let Err(error) = socket::prepare_data_socket(&socket) {
                             tracing::debug!(%remote, %error, "a data connection ended at once");
                             continue;
                         }
@@ -380,7 +380,7 @@ impl Work<'_> {
         }
         // why: the few bytes always fit the buffer of a fresh connection.
         let welcome = self.secret.welcome(hello, nonce);
-        if net::send(&talk.socket, &[io::IoSlice::new(&welcome)])? != WELCOME {
+        if socket::send(&talk.socket, &[io::IoSlice::new(&welcome)])? != WELCOME {
             return Err(io::Error::from(io::ErrorKind::WriteZero).into());
         }
         Ok(Served::Rail { peer: hello.from as usize, rail: usize::from(choice.rail) })
@@ -640,7 +640,7 @@ impl Try {
                     return Ok(Step::Going(state));
                 }
                 TryState::Paused { .. } => {
-                    let socket = net::start_connect(self.candidate.address).map_err(text)?;
+                    let socket = socket::start_connect(self.candidate.address).map_err(text)?;
                     TryState::Connecting(Conversation::new(socket, self.candidate.address))
                 }
                 TryState::Connecting(mut talk) => {
@@ -649,7 +649,7 @@ impl Try {
                         return Ok(Step::Going(TryState::Connecting(talk)));
                     }
                     let round_trip = talk.since.elapsed();
-                    net::prepare_data_socket(&talk.socket).map_err(text)?;
+                    socket::prepare_data_socket(&talk.socket).map_err(text)?;
                     let nonce = nonce().map_err(text)?;
                     let hello = Hello { from: number(request.me), to: number(peer), nonce };
                     talk.output.extend(secret.hello(&hello));
@@ -697,7 +697,7 @@ impl Try {
 
     fn describe(&self, locals: &[LocalAddress]) -> Attempt {
         let remote = self.candidate.address;
-        let local = net::source_address(remote).ok();
+        let local = socket::source_address(remote).ok();
         let interface = local.and_then(|ip| interface_of(ip, locals));
         Attempt { remote, local, interface, reason: self.reason.clone() }
     }

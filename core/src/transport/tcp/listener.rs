@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use serde::{Deserialize, Serialize};
 use socket2::Socket;
 
-use crate::sys::net::{self, LocalAddress, Medium};
+use crate::sys::socket::{self, LocalAddress, Medium};
 
 /// An address at which a rank can be reached, published to the others.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -30,10 +30,10 @@ impl Listener {
     /// Listens on the given addresses; port 0 lets the system choose one. An unspecified address
     /// stands for all addresses of its family whose interfaces are up.
     pub(crate) fn bind(addresses: &[SocketAddr]) -> io::Result<Self> {
-        let locals = net::local_addresses()?;
+        let locals = socket::local_addresses()?;
         let mut listener = Listener { sockets: Vec::new(), candidates: Vec::new() };
         for &address in addresses {
-            let socket = net::listen(address).map_err(|error| {
+            let socket = socket::listen(address).map_err(|error| {
                 io::Error::new(error.kind(), format!("listening on {address}: {error}"))
             })?;
             let bound = socket.local_addr()?.as_socket().expect("an internet socket");

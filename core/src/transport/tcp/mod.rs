@@ -20,7 +20,7 @@ pub(crate) use self::establish::{Attempt, EstablishError, LinkFailure, Request, 
 pub(crate) use self::listener::{Candidate, Listener};
 use super::message::{Messenger, Settings};
 use super::stream::Stream;
-use crate::sys::net::{self, Medium};
+use crate::sys::socket::{self, Medium};
 use crate::sys::poller::{Interest, Poller, Registered};
 
 /// The message layer over TCP.
@@ -76,18 +76,18 @@ pub(crate) struct TcpStream {
 
 impl TcpStream {
     fn new(socket: Socket, poller: &Arc<Poller>) -> io::Result<Self> {
-        net::prepare_data_socket(&socket)?;
+        socket::prepare_data_socket(&socket)?;
         Ok(TcpStream { socket: poller.register(socket, Interest::READ)? })
     }
 }
 
 impl Stream for TcpStream {
     fn write(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-        net::send(&self.socket, parts)
+        socket::send(&self.socket, parts)
     }
 
     fn read(&mut self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        net::receive(&self.socket, parts)
+        socket::receive(&self.socket, parts)
     }
 
     fn prepare_sleep(&mut self, for_write: bool) -> io::Result<bool> {

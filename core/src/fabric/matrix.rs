@@ -1,0 +1,92 @@
+//! Which kind of link joins which pair of ranks: the same table on every rank of a job.
+
+use crate::error::LinkKind;
+
+/// The kinds of all links of a job, and which ranks share a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Matrix {
+    size: usize,
+    /// `kinds[low * size + high]`; the diagonal is not used.
+    kinds: Vec<LinkKind>,
+    /// A number per host, by rank.
+    hosts: Vec<usize>,
+    /// Ranks per processor core, the largest of all hosts, times 100.
+    crowding: usize,
+}
+
+impl Matrix {
+    /// Every pair is joined alike, on one host.
+    pub(crate) fn uniform(size: usize, kind: LinkKind) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Matrix {
+            size,
+            kinds: vec![kind; size * size],
+            hosts: vec![0; size],
+            crowding: size * 100 / cores,
+        }
+    }
+
+    /// A table filled from a function that is symmetric.
+    pub(crate) fn new(
+        hosts: Vec<usize>,
+        crowding: usize,
+        kind: impl Fn(usize, usize) -> LinkKind,
+    ) -> Self {
+        let size = hosts.len();
+        let kinds =
+            (0..size * size).map(|at| kind((at / size).min(at % size), (at / size).max(at % size)));
+        Matrix { size, kinds: kinds.collect(), hosts, crowding }
+    }
+
+    /// What joins two different ranks.
+    pub(crate) fn kind(&self, first: usize, second: usize) -> LinkKind {
+        self.kinds[first.min(second) * self.size + first.max(second)]
+    }
+
+    /// The kinds of the links among some ranks, each kind once.
+    pub(crate) fn kinds(&self, members: &[usize]) -> Vec<LinkKind> {
+        let mut kinds: Vec<LinkKind> = Vec::new();
+        for (at, first) in members.iter().enumerate() {
+            for second in &members[at + 1..] {
+                let kind = self.kind(*first, *second);
+                if !kinds.contains(&kind) {
+                    kinds.push(kind);
+                }
+            }
+        }
+        kinds
+    }
+
+    /// Whether some ranks share a host.
+    pub(crate) fn one_host(&self, members: &[usize]) -> bool {
+        members.iter().all(|member| self.hosts[*member] == self.hosts[members[0]])
+    }
+
+    /// Ranks per processor core on the fullest host, times 100.
+    pub(crate) fn crowding(&self) -> usize {
+        self.crowding
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_symmetric_and_knows_subsets() {
+        let hosts = vec![0, 0, 1, 1];
+        let matrix = Matrix::new(hosts.clone(), 100, |a, b| {
+            if hosts[a] == hosts[b] { LinkKind::Shm } else { LinkKind::Tcp }
+        });
+        for a in 0..4 {
+            for b in (0..4).filter(|b| *b != a) {
+                assert_eq!(matrix.kind(a, b), matrix.kind(b, a));
+            }
+        }
+        assert_eq!(matrix.kinds(&[2, 3]), [LinkKind::Shm]);
+        assert_eq!(matrix.kinds(&[1, 2]), [LinkKind::Tcp]);
+        assert_eq!(matrix.kinds(&[0, 1, 2]), [LinkKind::Shm, LinkKind::Tcp]);
+        assert!(matrix.kinds(&[1]).is_empty());
+        assert!(matrix.one_host(&[0, 1]) && !matrix.one_host(&[1, 2]));
+    }
+}

@@ -1,0 +1,301 @@
+//! The links of a job, and how threads wait for them.
+//!
+//! A [`Fabric`] owns the transports of one process. Several threads may have operations under way
+//! at the same time: each drives its own [`exec::Exec`], and whoever holds the lock makes progress
+//! for all of them. A thread that finds nothing to do polls for a bounded time; then one thread
+//! sleeps in the poller and the others wait to be told by it.
+
+mod arenas;
+mod exec;
+mod matrix;
+mod waiter;
+mod watch;
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::call::Signature;
+use crate::error::{Cause, LinkKind};
+use crate::sys::buf::{ConstBuf, MutBuf};
+use crate::sys::poller::Poller;
+use crate::transport::{Envelope, Event, LinkCounters, Loss, PostId, Transport};
+
+pub(crate) use arenas::Arenas;
+pub(crate) use exec::{Exec, State, Trouble};
+pub(crate) use matrix::Matrix;
+pub(crate) use waiter::{Patience, Stop, WaitPolicy};
+pub(crate) use watch::{LocalWatch, Scope, Watch};
+
+/// How often a sleeping thread looks whether it should stop waiting.
+pub(crate) const LOOK: Duration = Duration::from_millis(25);
+
+/// The links of this process to the other ranks of the job.
+pub(crate) struct Fabric {
+    /// This rank in the job.
+    pub(crate) rank: usize,
+    /// How failures elsewhere become known.
+    pub(crate) watch: Arc<dyn Watch>,
+    /// How threads wait.
+    pub(crate) policy: WaitPolicy,
+    /// What joins this rank with each rank of the job, and where it leads.
+    pub(crate) links: Vec<Option<(LinkKind, String)>>,
+    /// What joins which pair of ranks of the job.
+    pub(crate) matrix: Matrix,
+    /// Where the arenas of groups come from.
+    pub(crate) arenas: Arenas,
+    poller: Arc<Poller>,
+    core: Mutex<Core>,
+    woken: Condvar,
+}
+
+/// The part under the lock.
+pub(crate) struct Core {
+    rank: usize,
+    transports: Vec<Box<dyn Transport>>,
+    /// Which transport leads to a rank.
+    route: Vec<Option<usize>>,
+    events: Vec<Event>,
+    mailboxes: Vec<Option<Mailbox>>,
+    lost: Vec<Option<Loss>>,
+    mismatches: Vec<(u64, Cause)>,
+    sleeping: bool,
+    closed: bool,
+}
+
+/// What has completed for one `Exec`.
+#[derive(Default)]
+struct Mailbox {
+    done: Vec<u32>,
+}
+
+/// Which mailbox and which step a post belongs to.
+fn post_id(mailbox: u32, step: u32) -> PostId {
+    PostId(u64::from(mailbox) << 32 | u64::from(step))
+}
+
+impl Fabric {
+    /// Joins transports. `links[rank]` says what kind of link leads to a rank; each kind has one
+    /// transport.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn new(
+        rank: usize,
+        watch: Arc<dyn Watch>,
+        policy: WaitPolicy,
+        links: Vec<Option<(LinkKind, String)>>,
+        poller: Arc<Poller>,
+        transports: Vec<Box<dyn Transport>>,
+        matrix: Matrix,
+        arenas: Arenas,
+    ) -> Arc<Self> {
+        let route = links
+            .iter()
+            .map(|link| {
+                let (kind, _) = link.as_ref()?;
+                transports.iter().position(|transport| transport.capabilities().kind == *kind)
+            })
+            .collect();
+        let lost = links.iter().map(|_| None).collect();
+        let fabric = Arc::new(Fabric {
+            rank,
+            watch,
+            policy,
+            links,
+            matrix,
+            arenas,
+            poller,
+            core: Mutex::new(Core {
+                rank,
+                transports,
+                route,
+                events: Vec::new(),
+                mailboxes: Vec::new(),
+                lost,
+                mismatches: Vec::new(),
+                sleeping: false,
+                closed: false,
+            }),
+            woken: Condvar::new(),
+        });
+        let weak = Arc::downgrade(&fabric);
+        fabric.watch.on_announcement(Box::new(move || {
+            if let Some(fabric) = weak.upgrade() {
+                fabric.wake();
+            }
+        }));
+        fabric
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes whoever sleeps, to look again.
+    pub(crate) fn wake(&self) {
+        self.poller.notify();
+        self.woken.notify_all();
+    }
+
+    /// Opens a mailbox for an `Exec`.
+    fn open_mailbox(&self) -> u32 {
+        let mut core = self.lock();
+        let free = core.mailboxes.iter().position(Option::is_none);
+        let at = free.unwrap_or_else(|| {
+            core.mailboxes.push(None);
+            core.mailboxes.len() - 1
+        });
+        core.mailboxes[at] = Some(Mailbox::default());
+        u32::try_from(at).expect("fewer than 2^32 operations at a time")
+    }
+
+    /// Moves everything on, unless another thread is at it. Returns whether something moved.
+    pub(crate) fn try_progress(&self) -> bool {
+        match self.core.try_lock() {
+            Ok(mut core) => core.progress(),
+            Err(std::sync::TryLockError::Poisoned(core)) => core.into_inner().progress(),
+            Err(std::sync::TryLockError::WouldBlock) => false,
+        }
+    }
+
+    /// Whether any operation has messages under way.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.lock().mailboxes.iter().any(Option::is_some)
+    }
+
+    /// Sleeps until something may have changed, at most for `limit`.
+    pub(crate) fn sleep(&self, limit: Duration) {
+        let mut core = self.lock();
+        // Everybody arms what it waits for, also while another thread sleeps already.
+        let mut armed = true;
+        for transport in &mut core.transports {
+            armed &= transport.prepare_sleep();
+        }
+        if !armed {
+            return;
+        }
+        if core.sleeping {
+            let _ = self.woken.wait_timeout(core, limit);
+            return;
+        }
+        core.sleeping = true;
+        drop(core);
+        if let Err(error) = self.poller.wait(limit) {
+            tracing::warn!(%error, "waiting for the links failed");
+        }
+        let mut core = self.lock();
+        core.sleeping = false;
+        drop(core);
+        self.woken.notify_all();
+    }
+
+    /// What has passed the link to a rank of the job.
+    pub(crate) fn counters(&self, peer: usize) -> LinkCounters {
+        let core = self.lock();
+        core.route
+            .get(peer)
+            .copied()
+            .flatten()
+            .map_or_else(LinkCounters::default, |at| core.transports[at].counters(peer))
+    }
+
+    /// A group's lanes are no longer needed.
+    pub(crate) fn forget_group(&self, group: u64) {
+        for transport in &mut self.lock().transports {
+            transport.forget_group(group);
+        }
+    }
+
+    /// What peers have sent that nobody here asks for: the likely reason of a wait in vain.
+    pub(crate) fn unexpected(&self, peer: usize) -> Vec<Envelope> {
+        let core = self.lock();
+        match core.route.get(peer).copied().flatten() {
+            Some(at) => core.transports[at].unexpected(peer),
+            None => Vec::new(),
+        }
+    }
+
+    /// Says goodbye and closes all links. Idempotent and bounded.
+    pub(crate) fn close(&self) {
+        let mut core = self.lock();
+        if std::mem::replace(&mut core.closed, true) {
+            return;
+        }
+        // First the goodbye: the end of a link must not be taken for a death.
+        self.watch.close();
+        for transport in &mut core.transports {
+            transport.close(Duration::from_millis(500));
+        }
+        drop(core);
+        self.wake();
+    }
+}
+
+impl Drop for Fabric {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Core {
+    fn progress(&mut self) -> bool {
+        let mut moved = false;
+        for transport in &mut self.transports {
+            moved |= transport.progress(&mut self.events);
+        }
+        for event in self.events.drain(..) {
+            match event {
+                Event::Sent(id) | Event::Received(id) => {
+                    let (mailbox, step) = ((id.0 >> 32) as usize, id.0 as u32);
+                    if let Some(Some(mailbox)) = self.mailboxes.get_mut(mailbox) {
+                        mailbox.done.push(step);
+                    }
+                }
+                Event::Mismatch { peer, lane, local, remote } => {
+                    let cause = mismatch(self.rank, local, peer, remote);
+                    self.mismatches.push((lane.group, cause));
+                }
+                Event::Lost { peer, loss } => {
+                    if self.lost[peer].is_none() {
+                        self.lost[peer] = Some(loss);
+                    }
+                }
+            }
+        }
+        moved
+    }
+
+    fn post_send(&mut self, peer: usize, envelope: Envelope, data: ConstBuf, id: PostId) -> bool {
+        match self.route.get(peer).copied().flatten() {
+            Some(at) if self.lost[peer].is_none() => {
+                self.transports[at].post_send(peer, envelope, data, id);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn post_recv(&mut self, peer: usize, envelope: Envelope, into: MutBuf, id: PostId) -> bool {
+        match self.route.get(peer).copied().flatten() {
+            // A receive may still be met by what arrived before the link was lost.
+            Some(at) => {
+                self.transports[at].post_recv(peer, envelope, into, id);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn cancel(&mut self, peer: usize, id: PostId) {
+        if let Some(at) = self.route.get(peer).copied().flatten() {
+            self.transports[at].cancel(id);
+        }
+    }
+}
+
+/// The cause of a mismatch, in the same words on both sides: the lower rank first.
+pub(crate) fn mismatch(rank: usize, local: Signature, peer: usize, remote: Signature) -> Cause {
+    if rank < peer {
+        Cause::Mismatch { first: rank, first_call: local, second: peer, second_call: remote }
+    } else {
+        Cause::Mismatch { first: peer, first_call: remote, second: rank, second_call: local }
+    }
+}

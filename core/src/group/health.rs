@@ -1,0 +1,76 @@
+//! Whether a group can still be used, and if not, why.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::error::Cause;
+use crate::fabric::Watch;
+use crate::sys::fork;
+
+/// The error state of one group: the first cause, if there is one.
+pub(crate) struct Health {
+    group: u64,
+    members: Arc<[usize]>,
+    watch: Option<Arc<dyn Watch>>,
+    /// Announcements that have been looked at.
+    seen: AtomicUsize,
+    poisoned: AtomicBool,
+    cause: Mutex<Option<Arc<Cause>>>,
+    owner: fork::Owner,
+}
+
+impl Health {
+    pub(crate) fn new(group: u64, members: Arc<[usize]>, watch: Option<Arc<dyn Watch>>) -> Self {
+        Health {
+            group,
+            members,
+            watch,
+            seen: AtomicUsize::new(0),
+            poisoned: AtomicBool::new(false),
+            cause: Mutex::new(None),
+            owner: fork::Owner::this(),
+        }
+    }
+
+    /// Whether a rank of the group has said goodbye to the job.
+    pub(crate) fn departed(&self, member: usize) -> bool {
+        self.watch.as_ref().is_some_and(|watch| watch.departed(self.members[member]))
+    }
+
+    /// The first cause, if the group has failed. Two loads when it has not.
+    pub(crate) fn failure(&self) -> Option<Arc<Cause>> {
+        if let Some(owner) = self.owner.if_not_us() {
+            return Some(Arc::new(Cause::Forked { owner }));
+        }
+        if !self.poisoned.load(Ordering::Acquire) {
+            let watch = self.watch.as_ref()?;
+            let known = watch.announcements();
+            let seen = self.seen.load(Ordering::Acquire);
+            if known == seen {
+                return None;
+            }
+            let concerning = watch
+                .since(seen)
+                .into_iter()
+                .find(|announced| announced.scope.concerns(self.group, &self.members));
+            match concerning {
+                Some(announced) => {
+                    self.poison(announced.cause);
+                }
+                None => {
+                    self.seen.store(known, Ordering::Release);
+                    return None;
+                }
+            }
+        }
+        self.cause.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Marks the group as failed. Returns the first cause, which may be an earlier one.
+    pub(crate) fn poison(&self, cause: Arc<Cause>) -> Arc<Cause> {
+        let mut first = self.cause.lock().unwrap_or_else(PoisonError::into_inner);
+        let cause = Arc::clone(first.get_or_insert(cause));
+        self.poisoned.store(true, Ordering::Release);
+        cause
+    }
+}
