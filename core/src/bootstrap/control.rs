@@ -24,6 +24,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::failure::{as_cause, explained};
 use super::interrupt;
 use super::wire::Failure;
 use crate::error::{Cause, StartError};
@@ -251,17 +252,6 @@ fn call(hook: &Hook) {
     }
 }
 
-/// What a failure is for a rank whose group has started.
-fn as_cause(failure: &Failure) -> Cause {
-    match failure {
-        Failure::Cause(cause) => cause.clone(),
-        Failure::Start { rank, error } => Cause::RankDied {
-            rank: *rank,
-            how: format!("it failed while the group was forming: {error}"),
-        },
-    }
-}
-
 /// Empties the bell.
 pub(super) fn hush(ear: &UnixStream) {
     let mut buffer = [0; 64];
@@ -367,7 +357,7 @@ impl Control {
                 .0;
         }
         drop(state);
-        shared.fail(Failure::Cause(cause));
+        shared.fail(Failure::Cause(explained(cause, |rank| shared.is_departed(rank), shared.rank)));
         self.failure().expect("it has just been set")
     }
 
@@ -400,6 +390,16 @@ impl Control {
     /// second time.
     pub(crate) fn close(&self) {
         self.0.close();
+    }
+}
+
+impl std::fmt::Debug for Control {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Control")
+            .field("rank", &self.rank())
+            .field("size", &self.size())
+            .field("failure", &self.failure())
+            .finish_non_exhaustive()
     }
 }
 

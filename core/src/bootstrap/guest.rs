@@ -97,7 +97,9 @@ impl Guest {
                 Err(why) => return Outcome::Stranger(why),
             };
             // A fresh nonce for each guest: no proof fits twice.
-            let zero = Introduction { nonce: super::handshake::random(), ..own.clone() }.encode();
+            let nonce = super::handshake::random();
+            // Where rank 0 is, is nobody's business before the proof.
+            let zero = Introduction { nonce, process: String::new(), ..own.clone() }.encode();
             if let Err(error) = self.write(&zero) {
                 return Outcome::Stranger(error.to_string());
             }

@@ -151,7 +151,7 @@ fn cycles() {
         ranks(0..2, move |rank| {
             let config = local(rank, 2, port).job(format!("round-{number}")).build().unwrap();
             let control = met(&config).unwrap().into_control();
-            if number % 2 == 0 {
+            if number.is_multiple_of(2) {
                 control.close();
             }
             assert!(!control.failed());
