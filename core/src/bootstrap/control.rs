@@ -365,6 +365,9 @@ impl Control {
     /// `wake` must not hold a `Control`, or the group would never be closed by dropping it.
     pub(crate) fn on_failure(&self, wake: impl Fn() + Send + Sync + 'static) {
         let shared = &self.0.shared;
+        if shared.is_forked() {
+            return;
+        }
         let wake: Hook = Box::new(wake);
         {
             let mut state = shared.lock();
@@ -459,4 +462,34 @@ pub(super) fn end_thread(shared: &Shared, thread: &mut Option<JoinHandle<()>>) {
     }
     drop(state);
     let _ = handle.join();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fork_of_the_owner_touches_nothing() {
+        let (mut shared, ear) = Shared::new(0, 2).unwrap();
+        let own = Arc::get_mut(&mut shared).expect("nobody else has it yet");
+        own.owner = own.owner.wrapping_add(1);
+        let owner = own.owner;
+        // A thread that would never end by itself stands for the one that is not in the child.
+        let (wake, sleep) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let _ = sleep.recv();
+        });
+        let control = Control::new(Arc::clone(&shared), Some(thread));
+        // The parent may have forked while another of its threads held the lock.
+        let lock = shared.lock();
+        let began = Instant::now();
+        assert_eq!(*control.report(Cause::Closed), Cause::Forked { owner });
+        assert!(!control.failed());
+        control.leave();
+        control.close();
+        drop(control);
+        assert!(began.elapsed() < Duration::from_millis(500));
+        assert!(lock.commands.is_empty(), "nobody is told anything");
+        drop((lock, ear, wake));
+    }
 }

@@ -16,6 +16,7 @@ use super::guest::{Guest, Outcome};
 use super::handshake::{Introduction, Key, Verdict};
 use super::wire::{Failure, Frame};
 use crate::error::{Cause, StartError};
+use crate::sys::fork::Private;
 use crate::sys::net;
 
 /// For so long the end of a rank's own control connection is awaited after another rank has lost
@@ -61,7 +62,7 @@ struct Doubt {
 pub(super) struct Hub {
     shared: Arc<Shared>,
     ear: UnixStream,
-    listeners: Vec<TcpListener>,
+    listeners: Vec<Private<TcpListener>>,
     published: Option<Published>,
     introduction: Introduction,
     key: Key,
@@ -91,7 +92,7 @@ pub(super) struct Hub {
 
 /// What the hub needs to begin.
 pub(super) struct Opening {
-    pub(super) listeners: Vec<TcpListener>,
+    pub(super) listeners: Vec<Private<TcpListener>>,
     pub(super) published: Option<Published>,
     pub(super) introduction: Introduction,
     pub(super) key: Key,
@@ -186,7 +187,7 @@ impl Hub {
         let mut fds = vec![PollFd::new(&self.ear, PollFlags::IN)];
         for (at, listener) in self.listeners.iter().enumerate() {
             sources.push(Source::Listener(at));
-            fds.push(PollFd::new(listener, PollFlags::IN));
+            fds.push(PollFd::new(&**listener, PollFlags::IN));
         }
         for (rank, slot) in self.slots.iter().enumerate() {
             if let Slot::Here(connection) | Slot::Left(Some(connection)) = slot {

@@ -12,6 +12,7 @@ use super::session::GRACE;
 use super::{file, interrupt};
 use crate::config::Config;
 use crate::error::{Error, StartError};
+use crate::sys::fork::Private;
 use crate::sys::net;
 
 /// How long one attempt to connect may take.
@@ -30,7 +31,7 @@ pub(super) struct Seeker<'a> {
 
 /// A worker that rank 0 has welcomed.
 pub(super) struct Joined {
-    pub(super) stream: TcpStream,
+    pub(super) stream: Private<TcpStream>,
     pub(super) early: Vec<u8>,
     pub(super) key: Key,
     pub(super) session: [u8; 32],
@@ -172,6 +173,7 @@ impl Seeker<'_> {
         let now = Instant::now();
         let until = self.deadline.min(now + ATTEMPT);
         let (stream, connected) = net::connect(peer).map_err(io)?;
+        let stream = Private::new(stream);
         if !connected {
             self.wait(&stream, true, until, peer)?;
             if let Some(error) = stream.take_error().map_err(io)? {

@@ -2,5 +2,6 @@
 //! `transport/*/ffi`.
 
 pub(crate) mod buf;
+pub(crate) mod fork;
 pub(crate) mod net;
 pub(crate) mod process;
