@@ -22,7 +22,7 @@ pub use collective::Algorithm;
 pub use config::Config;
 pub use dtype::{DType, Element, Op};
 pub use error::{Error, Result};
-pub use group::{Group, InProcess, Request, RequestCounts, in_process};
+pub use group::{Group, InProcess, Request, RequestCounts, in_process, init, init_with};
 pub use sys::buf::{OwnedBytes, OwnedBytesMut, Parcel};
 pub use work::Work;
 
