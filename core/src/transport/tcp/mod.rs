@@ -20,8 +20,8 @@ pub(crate) use self::establish::{Attempt, EstablishError, LinkFailure, Request, 
 pub(crate) use self::listener::{Candidate, Listener};
 use super::message::{Messenger, Settings};
 use super::stream::Stream;
-use crate::sys::socket::{self, Medium};
 use crate::sys::poller::{Interest, Poller, Registered};
+use crate::sys::socket::{self, Medium};
 
 /// The message layer over TCP.
 pub(crate) type TcpTransport = Messenger<TcpStream>;
