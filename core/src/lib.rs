@@ -14,6 +14,8 @@ pub(crate) mod reduce;
 pub(crate) mod sys;
 pub mod trace;
 pub(crate) mod transport;
+#[allow(dead_code)]
+pub(crate) mod tune;
 mod work;
 
 pub use bootstrap::interrupt;
