@@ -3,10 +3,12 @@
 
 #[allow(dead_code)]
 pub(crate) mod board;
+#[allow(dead_code)]
 pub(crate) mod buf;
-#[allow(dead_code)]
+pub(crate) mod doorbell;
+pub(crate) mod fdpass;
 pub(crate) mod futex;
-#[allow(dead_code)]
+pub(crate) mod ring;
 pub(crate) mod shm;
 pub(crate) mod simd;
 pub(crate) mod stream_copy;

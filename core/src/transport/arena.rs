@@ -69,6 +69,7 @@ pub(crate) struct ArenaGroup {
     signature: Signature,
     /// The digest of the last call, which is often the next one too.
     digest: (Call, u32),
+    broken: bool,
 }
 
 impl ArenaGroup {
@@ -79,6 +80,7 @@ impl ArenaGroup {
             board: Board::new(memory, base, geometry, rank),
             signature: Signature { sequence: 0, call },
             digest: (call, call.digest()),
+            broken: false,
         }
     }
 
@@ -100,11 +102,6 @@ impl ArenaGroup {
         self.board.rank()
     }
 
-    /// Whether the process of `rank` still runs, as far as the system can tell. For slow paths.
-    pub(crate) fn alive(&self, rank: usize) -> bool {
-        self.board.memory().held(rank, self.rank())
-    }
-
     fn digest(&mut self, signature: &Signature) -> u32 {
         if self.digest.0 != signature.call {
             self.digest = (signature.call, signature.call.digest());
@@ -121,7 +118,7 @@ impl ArenaGroup {
         posting: &Posting,
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<(), ArenaError> {
-        if !self.board.complete() {
+        if self.broken || !self.board.complete() {
             return Err(ArenaError::Stopped);
         }
         let digest = self.digest(signature);
@@ -133,6 +130,11 @@ impl ArenaGroup {
         let note = Note { name, reads: posting.reads, payload, bytes: posting.bytes };
         self.board.post(digest, &note, fill);
         Ok(())
+    }
+
+    /// An operation has failed: every later one fails at once.
+    pub(crate) fn give_up(&mut self) {
+        self.broken = true;
     }
 
     /// Waits until all ranks have posted their cards, and checks that they are in the same call.
@@ -267,8 +269,14 @@ fn wait_long(
     waiter: &mut (impl Waiter + ?Sized),
 ) -> Result<(), Stopped> {
     loop {
-        let pause = waiter.pause(peer)?;
+        let pause = waiter.pause(peer);
         let seen = futex::read(word);
+        // What a rank had published before it ended still counts.
+        let pause = match pause {
+            Err(Stopped) if !ready(seen) => return Err(Stopped),
+            Err(Stopped) => Pause::Spin,
+            Ok(pause) => pause,
+        };
         if !ready(seen) {
             match pause {
                 Pause::Yield => std::thread::yield_now(),

@@ -12,6 +12,7 @@
 //! returned.
 
 pub(crate) mod arena;
+pub(crate) mod shm;
 pub(crate) mod stream;
 
 use crate::call::Signature;
