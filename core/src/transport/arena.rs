@@ -17,7 +17,11 @@ pub(crate) use crate::sys::board::{Geometry, Lane, MAX_RANKS, Own, Peers};
 use crate::sys::futex;
 use crate::sys::shm::Mapping;
 
-/// Looks at a flag between two calls of [`Waiter::pause`].
+/// Looks at a flag before the first call of [`Waiter::pause`]: few, because with more ranks than
+/// cores the one waited for may need this core.
+const FIRST_LOOKS: u32 = 8;
+
+/// Looks at a flag between two calls of [`Waiter::pause`] while it spins.
 const LOOKS: u32 = 64;
 
 /// Why an operation in the arena ended early. The arena is not usable afterwards.
@@ -251,7 +255,7 @@ fn wait(
     peer: usize,
     waiter: &mut (impl Waiter + ?Sized),
 ) -> Result<(), Stopped> {
-    for _ in 0..LOOKS {
+    for _ in 0..FIRST_LOOKS {
         if ready(futex::read(word)) {
             return Ok(());
         }
