@@ -17,7 +17,11 @@ pub(crate) use crate::sys::board::{Geometry, Lane, MAX_RANKS, Own, Peers};
 use crate::sys::futex;
 use crate::sys::shm::Mapping;
 
-/// Looks at a flag between two calls of [`Waiter::pause`].
+/// Looks at a flag before the first call of [`Waiter::pause`]: few, because with more ranks than
+/// cores the one waited for may need this core.
+const FIRST_LOOKS: u32 = 8;
+
+/// Looks at a flag between two calls of [`Waiter::pause`] while it spins.
 const LOOKS: u32 = 64;
 
 /// Why an operation in the arena ended early. The arena is not usable afterwards.
@@ -100,11 +104,6 @@ impl ArenaGroup {
     /// This rank.
     pub(crate) fn rank(&self) -> usize {
         self.board.rank()
-    }
-
-    /// Whether the process of `rank` still runs, as far as the system can tell. For slow paths.
-    pub(crate) fn alive(&self, rank: usize) -> bool {
-        self.board.memory().held(rank, self.rank())
     }
 
     fn digest(&mut self, signature: &Signature) -> u32 {
@@ -256,7 +255,7 @@ fn wait(
     peer: usize,
     waiter: &mut (impl Waiter + ?Sized),
 ) -> Result<(), Stopped> {
-    for _ in 0..LOOKS {
+    for _ in 0..FIRST_LOOKS {
         if ready(futex::read(word)) {
             return Ok(());
         }
@@ -274,8 +273,14 @@ fn wait_long(
     waiter: &mut (impl Waiter + ?Sized),
 ) -> Result<(), Stopped> {
     loop {
-        let pause = waiter.pause(peer)?;
+        let pause = waiter.pause(peer);
         let seen = futex::read(word);
+        // What a rank had published before it ended still counts.
+        let pause = match pause {
+            Err(Stopped) if !ready(seen) => return Err(Stopped),
+            Err(Stopped) => Pause::Spin,
+            Ok(pause) => pause,
+        };
         if !ready(seen) {
             match pause {
                 Pause::Yield => std::thread::yield_now(),
