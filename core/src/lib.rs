@@ -14,6 +14,8 @@ pub(crate) mod reduce;
 pub(crate) mod sys;
 pub mod trace;
 pub(crate) mod transport;
+#[allow(dead_code)]
+pub(crate) mod tune;
 mod work;
 
 pub use bootstrap::interrupt;
@@ -22,7 +24,7 @@ pub use collective::Algorithm;
 pub use config::Config;
 pub use dtype::{DType, Element, Op};
 pub use error::{Error, Result};
-pub use group::{Group, InProcess, Request, RequestCounts, in_process};
+pub use group::{Group, InProcess, Request, RequestCounts, in_process, init, init_with};
 pub use sys::buf::{OwnedBytes, OwnedBytesMut, Parcel};
 pub use work::Work;
 

@@ -99,8 +99,7 @@ pub enum Counts {
     /// The same for every rank.
     Uniform(u64),
     /// One entry per rank. In rooted operations only the root knows them all; the other ranks
-    /// give their own count at their place and 0 elsewhere, so that every rank can tell from the
-    /// counts which algorithms there are.
+    /// give `Uniform` with their own count.
     ByRank(Vec<u64>),
     /// all_to_all: what this rank sends to and receives from each rank.
     Exchange {

@@ -261,10 +261,10 @@ impl GroupCore {
         if self.size == 1 {
             return None;
         }
-        let algorithm = self.tuner.choose_for(&checked.problem);
-        // Where only the root knows all counts, the ranks could not agree on anything else.
+        // Where only the root knows all counts, the ranks could not agree on anything that
+        // depends on them.
         let at_root = checked.call.layout == request::COUNTS_AT_ROOT;
-        Some(if at_root && algorithm != Algorithm::Arena { Algorithm::Direct } else { algorithm })
+        Some(self.tuner.choose_for(&checked.problem, at_root))
     }
 
     fn execute(

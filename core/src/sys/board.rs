@@ -104,6 +104,9 @@ impl Geometry {
             && lines(self.small)
             && self.slot.iter().all(|bytes| lines(*bytes))
             && (2..=64).contains(&self.depth)
+            // A table of lengths fits on a card, and a share for every other rank into a slot.
+            && self.small >= 8 * self.ranks
+            && self.slot.iter().all(|bytes| *bytes >= LINE * (self.ranks - 1))
     }
 }
 
@@ -205,11 +208,6 @@ impl Board {
     /// This rank.
     pub(crate) fn rank(&self) -> usize {
         self.rank
-    }
-
-    /// The memory.
-    pub(crate) fn memory(&self) -> &Arc<Mapping> {
-        &self.memory
     }
 
     /// Whether every rank was seen in the current operation, so that the next one may be posted.
@@ -454,11 +452,11 @@ mod tests {
     fn cards_carry_payloads_of_every_length() {
         let [mut a, mut b] = pair();
         for len in [0, 1, IN_LINE, IN_LINE + 1, 256] {
+            b.post(99, &note(0, 0), |bytes| assert!(bytes.is_empty()));
             assert_eq!(b.see(0), None);
             a.post(len as u32, &note(len as u32, 0), |bytes| {
                 bytes.iter_mut().zip(1..).for_each(|(byte, i)| *byte = (i * 3 % 256) as u8);
             });
-            b.post(99, &note(0, 0), |bytes| assert!(bytes.is_empty()));
             assert_eq!((b.see(0), a.see(1)), (Some(len as u32), Some(99)));
             assert_eq!(b.note(0), note(len as u32, 0));
             let expected: Vec<u8> = (1..=len).map(|i| (i * 3 % 256) as u8).collect();

@@ -17,7 +17,11 @@ pub(crate) use crate::sys::board::{Geometry, Lane, MAX_RANKS, Own, Peers};
 use crate::sys::futex;
 use crate::sys::shm::Mapping;
 
-/// Looks at a flag between two calls of [`Waiter::pause`].
+/// Looks at a flag before the first call of [`Waiter::pause`]: few, because with more ranks than
+/// cores the one waited for may need this core.
+const FIRST_LOOKS: u32 = 8;
+
+/// Looks at a flag between two calls of [`Waiter::pause`] while it spins.
 const LOOKS: u32 = 64;
 
 /// Why an operation in the arena ended early. The arena is not usable afterwards.
@@ -69,6 +73,7 @@ pub(crate) struct ArenaGroup {
     signature: Signature,
     /// The digest of the last call, which is often the next one too.
     digest: (Call, u32),
+    broken: bool,
 }
 
 impl ArenaGroup {
@@ -79,6 +84,7 @@ impl ArenaGroup {
             board: Board::new(memory, base, geometry, rank),
             signature: Signature { sequence: 0, call },
             digest: (call, call.digest()),
+            broken: false,
         }
     }
 
@@ -100,11 +106,6 @@ impl ArenaGroup {
         self.board.rank()
     }
 
-    /// Whether the process of `rank` still runs, as far as the system can tell. For slow paths.
-    pub(crate) fn alive(&self, rank: usize) -> bool {
-        self.board.memory().held(rank, self.rank())
-    }
-
     fn digest(&mut self, signature: &Signature) -> u32 {
         if self.digest.0 != signature.call {
             self.digest = (signature.call, signature.call.digest());
@@ -121,7 +122,7 @@ impl ArenaGroup {
         posting: &Posting,
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<(), ArenaError> {
-        if !self.board.complete() {
+        if self.broken || !self.board.complete() {
             return Err(ArenaError::Stopped);
         }
         let digest = self.digest(signature);
@@ -133,6 +134,11 @@ impl ArenaGroup {
         let note = Note { name, reads: posting.reads, payload, bytes: posting.bytes };
         self.board.post(digest, &note, fill);
         Ok(())
+    }
+
+    /// An operation has failed: every later one fails at once.
+    pub(crate) fn give_up(&mut self) {
+        self.broken = true;
     }
 
     /// Waits until all ranks have posted their cards, and checks that they are in the same call.
@@ -249,7 +255,7 @@ fn wait(
     peer: usize,
     waiter: &mut (impl Waiter + ?Sized),
 ) -> Result<(), Stopped> {
-    for _ in 0..LOOKS {
+    for _ in 0..FIRST_LOOKS {
         if ready(futex::read(word)) {
             return Ok(());
         }
@@ -267,8 +273,14 @@ fn wait_long(
     waiter: &mut (impl Waiter + ?Sized),
 ) -> Result<(), Stopped> {
     loop {
-        let pause = waiter.pause(peer)?;
+        let pause = waiter.pause(peer);
         let seen = futex::read(word);
+        // What a rank had published before it ended still counts.
+        let pause = match pause {
+            Err(Stopped) if !ready(seen) => return Err(Stopped),
+            Err(Stopped) => Pause::Spin,
+            Ok(pause) => pause,
+        };
         if !ready(seen) {
             match pause {
                 Pause::Yield => std::thread::yield_now(),

@@ -236,7 +236,8 @@ fn by_the_programs_own_all_gather() {
 
 #[test]
 fn wrong_answers_of_the_all_gather_are_named() {
-    let cases: [(fn(&mut Vec<Vec<u8>>), &str); 5] = [
+    type Spoil = fn(&mut Vec<Vec<u8>>);
+    let cases: [(Spoil, &str); 5] = [
         (|all| all.truncate(1), "gave 1 entries for 2 ranks"),
         (|all| all.swap(0, 1), "entry 0 of its answer is that of rank 1"),
         (|all| all[0].truncate(4), "entry 0 of its answer is no rank 0's"),

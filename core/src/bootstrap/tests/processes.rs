@@ -119,6 +119,7 @@ fn rank() {
                 control.close();
                 return say("closed");
             }
+            "fork" => say(&crate::sys::fork::idle_child(15).to_string()),
             "exit" => std::process::exit(0),
             "report" => {
                 let link = crate::error::LinkKind::Tcp;
@@ -151,7 +152,7 @@ fn cycles() {
         ranks(0..2, move |rank| {
             let config = local(rank, 2, port).job(format!("round-{number}")).build().unwrap();
             let control = met(&config).unwrap().into_control();
-            if number % 2 == 0 {
+            if number.is_multiple_of(2) {
                 control.close();
             }
             assert!(!control.failed());
@@ -219,6 +220,23 @@ fn a_killed_rank_is_named_by_all_others_within_a_second() {
             let left = until.saturating_duration_since(Instant::now());
             died(victim, &rank.hear(left).expect("it hears of the death in time"));
         }
+    }
+}
+
+#[test]
+fn a_forked_child_does_not_hide_the_death_of_its_parent() {
+    for victim in [0, 2] {
+        let mut group = Rank::group("rank", 3, &[]);
+        group.iter().for_each(|rank| rank.expect("ready"));
+        group[victim].say("fork");
+        let child = group[victim].hear(WATCHDOG).expect("it says its child's number");
+        let child = Pid::from_raw(child.parse().unwrap()).expect("a number of a process");
+        group[victim].signal(Signal::KILL);
+        for (_, rank) in group.iter().enumerate().filter(|(rank, _)| *rank != victim) {
+            let line = rank.hear(Duration::from_secs(1)).expect("it hears of the death in time");
+            died(victim, &line);
+        }
+        kill_process(child, Signal::KILL).expect("the child has outlived its parent");
     }
 }
 
