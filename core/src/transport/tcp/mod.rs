@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use socket2::Socket;
 
-pub(crate) use self::establish::{Attempt, EstablishError, LinkFailure, Request, establish};
+pub(crate) use self::establish::{EstablishError, Request, establish};
 pub(crate) use self::listener::{Candidate, Listener};
 use super::message::{Messenger, Settings};
 use super::stream::Stream;
