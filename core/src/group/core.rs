@@ -500,15 +500,8 @@ impl GroupCore {
         }
     }
 
-    fn number(&self, outgoing: bool, peer: usize, tag: u32) -> u64 {
-        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = numbers.entry((outgoing, peer, tag)).or_insert(0);
-        *next += 1;
-        *next - 1
-    }
-
-    /// Prepares a send (of the input), a receive (into the output) or both at once; the arguments
-    /// have been checked.
+    /// Posts a send (of the input), a receive (into the output) or both at once; the arguments have
+    /// been checked. Messages are posted in the order of their numbers, from whichever thread.
     pub(crate) fn prepare<'b>(
         &self,
         send: Option<Message>,
@@ -522,12 +515,16 @@ impl GroupCore {
             (Some(_), None) => Operation::Send,
             _ => Operation::Recv,
         };
-        let envelope = |outgoing: bool, message: &Message, bytes: usize| Envelope {
-            lane: Lane { group: self.id, kind: LaneKind::Message { tag: message.tag } },
-            signature: Signature {
-                sequence: self.number(outgoing, message.peer, message.tag),
-                call: Call::new(operation, message.dtype, (bytes / message.dtype.size()) as u64),
-            },
+        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut envelope = |outgoing: bool, message: &Message, bytes: usize| {
+            let next = numbers.entry((outgoing, message.peer, message.tag)).or_insert(0);
+            let sequence = *next;
+            *next += 1;
+            let call = Call::new(operation, message.dtype, (bytes / message.dtype.size()) as u64);
+            Envelope {
+                lane: Lane { group: self.id, kind: LaneKind::Message { tag: message.tag } },
+                signature: Signature { sequence, call },
+            }
         };
         let sending = send.as_ref().map(|message| envelope(true, message, input));
         let receiving = recv.as_ref().map(|message| envelope(false, message, output));
@@ -546,19 +543,17 @@ impl GroupCore {
                 plan.push(Action::Send { peer, from }, []);
             }
         }
-        Prepared {
-            exec: Exec::new(
-                fabric,
-                sending.unwrap_or(first),
-                receiving.unwrap_or(first),
-                Arc::clone(&self.members),
-                Box::new(std::iter::once(plan)),
-                buffers,
-            ),
-            signature: first.signature,
-            peer: message.peer,
-            tag: message.tag,
-        }
+        let mut exec = Exec::new(
+            fabric,
+            sending.unwrap_or(first),
+            receiving.unwrap_or(first),
+            Arc::clone(&self.members),
+            Box::new(std::iter::once(plan)),
+            buffers,
+        );
+        exec.start();
+        drop(numbers);
+        Prepared { exec, signature: first.signature, peer: message.peer, tag: message.tag }
     }
 
     /// Runs a message operation on this thread.
