@@ -304,7 +304,6 @@ impl Board {
             return None;
         }
         self.seen |= 1 << peer;
-        #[expect(clippy::cast_possible_truncation, reason = "the high half")]
         Some((value >> 32) as u32)
     }
 
