@@ -22,6 +22,12 @@ pub use collective::Algorithm;
 pub use config::Config;
 pub use dtype::{DType, Element, Op};
 pub use error::{Error, Result};
-pub use group::{Group, InProcess, Request, RequestCounts, in_process};
+pub use group::{Group, InProcess, Request, RequestCounts, in_process, init, init_with};
 pub use sys::buf::{OwnedBytes, OwnedBytesMut, Parcel};
 pub use work::Work;
+
+/// The version of this library.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The version of the wire protocol. Ranks with different ones do not form a group.
+pub const PROTOCOL_VERSION: u32 = 1;

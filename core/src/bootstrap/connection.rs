@@ -6,13 +6,14 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 
 use super::wire::{Frame, FrameBuffer};
+use crate::sys::fork::Private;
 
 /// Read at most this much before others have their turn.
 const TURN: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(super) struct Connection {
-    stream: TcpStream,
+    stream: Private<TcpStream>,
     inbox: FrameBuffer,
     outbox: VecDeque<(Arc<[u8]>, usize)>,
     /// Writing failed; what the peer had to say may still be read.
@@ -23,7 +24,7 @@ pub(super) struct Connection {
 
 impl Connection {
     /// The stream is non-blocking; `early` was read beyond the handshake.
-    pub(super) fn new(stream: TcpStream, early: &[u8]) -> Self {
+    pub(super) fn new(stream: Private<TcpStream>, early: &[u8]) -> Self {
         let mut inbox = FrameBuffer::default();
         inbox.push(early);
         let outbox = VecDeque::new();
@@ -54,7 +55,7 @@ impl Connection {
     /// reading, after everything the peer had sent before it.
     pub(super) fn flush(&mut self) {
         while let Some((bytes, sent)) = self.outbox.front_mut() {
-            match self.stream.write(&bytes[*sent..]) {
+            match (&*self.stream).write(&bytes[*sent..]) {
                 Ok(count) => {
                     *sent += count;
                     if *sent == bytes.len() {
@@ -76,7 +77,7 @@ impl Connection {
         let mut buffer = [0; 16 << 10];
         let mut total = 0;
         let end = loop {
-            match self.stream.read(&mut buffer) {
+            match (&*self.stream).read(&mut buffer) {
                 Ok(0) => break Some(End::Closed),
                 Ok(count) => {
                     self.inbox.push(&buffer[..count]);
@@ -176,7 +177,7 @@ mod tests {
         let (other, _) = listener.accept().unwrap();
         one.set_nonblocking(true).unwrap();
         other.set_nonblocking(true).unwrap();
-        (Connection::new(one, &[]), Connection::new(other, &[]))
+        (Connection::new(Private::new(one), &[]), Connection::new(Private::new(other), &[]))
     }
 
     fn read(connection: &mut Connection) -> (Vec<Frame>, Option<End>) {

@@ -16,7 +16,7 @@
 //!   rank does not travel.
 
 use std::collections::VecDeque;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,9 +24,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::failure::{as_cause, explained};
 use super::interrupt;
 use super::wire::Failure;
 use crate::error::{Cause, StartError};
+use crate::sys::net;
 
 /// How long a rank waits for rank 0's verdict about what it has reported.
 const VERDICT: Duration = Duration::from_millis(300);
@@ -86,6 +88,7 @@ impl Shared {
             let (bell, ear) = UnixStream::pair()?;
             bell.set_nonblocking(true)?;
             ear.set_nonblocking(true)?;
+            net::quiet(&bell)?;
             (Some(bell), Some(ear))
         } else {
             (None, None)
@@ -190,8 +193,7 @@ impl Shared {
     pub(super) fn command(&self, command: Command) {
         self.lock().commands.push_back(command);
         if let Some(bell) = &self.bell {
-            // A full bell rings already.
-            let _ = (&*bell).write(&[1]);
+            net::ring(bell);
         }
     }
 
@@ -247,17 +249,6 @@ impl Shared {
 fn call(hook: &Hook) {
     if catch_unwind(AssertUnwindSafe(hook)).is_err() {
         tracing::error!("a hook that runs when the group fails has panicked");
-    }
-}
-
-/// What a failure is for a rank whose group has started.
-fn as_cause(failure: &Failure) -> Cause {
-    match failure {
-        Failure::Cause(cause) => cause.clone(),
-        Failure::Start { rank, error } => Cause::RankDied {
-            rank: *rank,
-            how: format!("it failed while the group was forming: {error}"),
-        },
     }
 }
 
@@ -366,7 +357,7 @@ impl Control {
                 .0;
         }
         drop(state);
-        shared.fail(Failure::Cause(cause));
+        shared.fail(Failure::Cause(explained(cause, |rank| shared.is_departed(rank), shared.rank)));
         self.failure().expect("it has just been set")
     }
 
@@ -374,6 +365,9 @@ impl Control {
     /// `wake` must not hold a `Control`, or the group would never be closed by dropping it.
     pub(crate) fn on_failure(&self, wake: impl Fn() + Send + Sync + 'static) {
         let shared = &self.0.shared;
+        if shared.is_forked() {
+            return;
+        }
         let wake: Hook = Box::new(wake);
         {
             let mut state = shared.lock();
@@ -399,6 +393,16 @@ impl Control {
     /// second time.
     pub(crate) fn close(&self) {
         self.0.close();
+    }
+}
+
+impl std::fmt::Debug for Control {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Control")
+            .field("rank", &self.rank())
+            .field("size", &self.size())
+            .field("failure", &self.failure())
+            .finish_non_exhaustive()
     }
 }
 
@@ -458,4 +462,34 @@ pub(super) fn end_thread(shared: &Shared, thread: &mut Option<JoinHandle<()>>) {
     }
     drop(state);
     let _ = handle.join();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fork_of_the_owner_touches_nothing() {
+        let (mut shared, ear) = Shared::new(0, 2).unwrap();
+        let own = Arc::get_mut(&mut shared).expect("nobody else has it yet");
+        own.owner = own.owner.wrapping_add(1);
+        let owner = own.owner;
+        // A thread that would never end by itself stands for the one that is not in the child.
+        let (wake, sleep) = std::sync::mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let _ = sleep.recv();
+        });
+        let control = Control::new(Arc::clone(&shared), Some(thread));
+        // The parent may have forked while another of its threads held the lock.
+        let lock = shared.lock();
+        let began = Instant::now();
+        assert_eq!(*control.report(Cause::Closed), Cause::Forked { owner });
+        assert!(!control.failed());
+        control.leave();
+        control.close();
+        drop(control);
+        assert!(began.elapsed() < Duration::from_millis(500));
+        assert!(lock.commands.is_empty(), "nobody is told anything");
+        drop((lock, ear, wake));
+    }
 }

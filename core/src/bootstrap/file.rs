@@ -21,6 +21,8 @@ pub(super) struct Note {
     pub format: u32,
     pub job: String,
     pub host: String,
+    /// Where rank 0 is, for messages.
+    pub process: String,
     pub addresses: Vec<SocketAddr>,
     pub secret: [u8; 32],
 }
@@ -95,6 +97,12 @@ impl Published {
         }
         Ok(Published { path: path.to_owned(), bytes })
     }
+
+    /// The note of another rank 0 of the same job that has taken this one's place.
+    pub(super) fn replaced(&self, job: &str) -> Option<Note> {
+        let bytes = read_bounded(&self.path).ok()?;
+        if bytes == self.bytes { None } else { Note::parse(&bytes, job).ok() }
+    }
 }
 
 impl Drop for Published {
@@ -139,6 +147,7 @@ mod tests {
             format: Note::FORMAT,
             job: "test".to_owned(),
             host: "a".to_owned(),
+            process: "host a, process 7".to_owned(),
             addresses: vec!["10.0.0.1:5".parse().unwrap(), "[::1]:5".parse().unwrap()],
             secret: [secret; 32],
         }
@@ -152,7 +161,10 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(read(&path, "test"), Ok(note(1)));
         assert!(read(&path, "other").unwrap_err().contains("belongs to job \"test\""));
+        assert_eq!(first.replaced("test"), None);
         let second = Published::write(&path, &note(2)).unwrap();
+        assert_eq!(first.replaced("test"), Some(note(2)));
+        assert_eq!(first.replaced("other"), None);
         drop(first);
         assert_eq!(read(&path, "test"), Ok(note(2)), "the later job's file stays");
         drop(second);

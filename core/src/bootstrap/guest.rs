@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use super::handshake::{
     HEAD, Introduction, Key, MAX_INTRODUCTION, PROOF, Verdict, worker_is_genuine,
 };
+use crate::sys::fork::Private;
 
 /// A handshake takes a few round trips; whoever needs longer is dropped.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(super) struct Guest {
-    stream: TcpStream,
+    stream: Private<TcpStream>,
     peer: SocketAddr,
     deadline: Instant,
     received: Vec<u8>,
@@ -37,7 +38,9 @@ impl Guest {
     pub(super) fn new(stream: TcpStream, peer: SocketAddr) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
+        crate::sys::net::quiet(&stream)?;
         let deadline = Instant::now() + PATIENCE;
+        let stream = Private::new(stream);
         Ok(Guest { stream, peer, deadline, received: Vec::new(), said: None })
     }
 
@@ -59,7 +62,7 @@ impl Guest {
         let mut buffer = [0; 4096];
         let mut ended = None;
         while ended.is_none() && self.received.len() <= HEAD + MAX_INTRODUCTION + PROOF {
-            match self.stream.read(&mut buffer) {
+            match (&*self.stream).read(&mut buffer) {
                 Ok(0) => ended = Some("it closed the connection".to_owned()),
                 Ok(count) => self.received.extend_from_slice(&buffer[..count]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -96,7 +99,9 @@ impl Guest {
                 Err(why) => return Outcome::Stranger(why),
             };
             // A fresh nonce for each guest: no proof fits twice.
-            let zero = Introduction { nonce: super::handshake::random(), ..own.clone() }.encode();
+            let nonce = super::handshake::random();
+            // Where rank 0 is, is nobody's business before the proof.
+            let zero = Introduction { nonce, process: String::new(), ..own.clone() }.encode();
             if let Err(error) = self.write(&zero) {
                 return Outcome::Stranger(error.to_string());
             }
@@ -133,14 +138,14 @@ impl Guest {
     /// The buffer of a fresh connection takes the whole of a handshake at once; a peer that has
     /// arranged otherwise is not served.
     fn write(&self, bytes: &[u8]) -> io::Result<()> {
-        match (&self.stream).write(bytes)? {
+        match (&*self.stream).write(bytes)? {
             count if count == bytes.len() => Ok(()),
             count => Err(io::Error::other(format!("only {count} bytes could be sent"))),
         }
     }
 
     /// The stream, and what was read beyond the handshake.
-    pub(super) fn into_parts(self) -> (TcpStream, Vec<u8>) {
+    pub(super) fn into_parts(self) -> (Private<TcpStream>, Vec<u8>) {
         (self.stream, self.received)
     }
 }

@@ -10,11 +10,13 @@ use rustix::event::{PollFd, PollFlags};
 
 use super::connection::{Connection, End};
 use super::control::{Command, Shared, hush};
+use super::failure::{as_start_error, ranks};
 use super::file::Published;
 use super::guest::{Guest, Outcome};
 use super::handshake::{Introduction, Key, Verdict};
 use super::wire::{Failure, Frame};
 use crate::error::{Cause, StartError};
+use crate::sys::fork::Private;
 use crate::sys::net;
 
 /// For so long the end of a rank's own control connection is awaited after another rank has lost
@@ -26,6 +28,8 @@ const LINGER: Duration = Duration::from_millis(300);
 const LATE: Duration = Duration::from_millis(700);
 /// At most so often the ranks that are waiting hear who is missing.
 const NEWS: Duration = Duration::from_millis(200);
+/// So often rank 0 looks whether its rendezvous file is still its own.
+const RECHECK: Duration = Duration::from_millis(500);
 /// Strangers that may be in their handshake at the same time, beside the group's own.
 const MAX_GUESTS: usize = 64;
 /// The largest contribution of a rank to an exchange.
@@ -58,7 +62,7 @@ struct Doubt {
 pub(super) struct Hub {
     shared: Arc<Shared>,
     ear: UnixStream,
-    listeners: Vec<TcpListener>,
+    listeners: Vec<Private<TcpListener>>,
     published: Option<Published>,
     introduction: Introduction,
     key: Key,
@@ -75,6 +79,7 @@ pub(super) struct Hub {
     complete: bool,
     started: bool,
     news: Option<Instant>,
+    recheck: Instant,
     /// What could not prove itself, for the message of the deadline.
     unproven: Vec<String>,
     step: u32,
@@ -87,7 +92,7 @@ pub(super) struct Hub {
 
 /// What the hub needs to begin.
 pub(super) struct Opening {
-    pub(super) listeners: Vec<TcpListener>,
+    pub(super) listeners: Vec<Private<TcpListener>>,
     pub(super) published: Option<Published>,
     pub(super) introduction: Introduction,
     pub(super) key: Key,
@@ -129,6 +134,7 @@ impl Hub {
             complete: false,
             started: false,
             news: None,
+            recheck: Instant::now() + RECHECK,
             unproven: Vec::new(),
             step: 0,
             contributions: (0..size).map(|_| None).collect(),
@@ -181,7 +187,7 @@ impl Hub {
         let mut fds = vec![PollFd::new(&self.ear, PollFlags::IN)];
         for (at, listener) in self.listeners.iter().enumerate() {
             sources.push(Source::Listener(at));
-            fds.push(PollFd::new(listener, PollFlags::IN));
+            fds.push(PollFd::new(&**listener, PollFlags::IN));
         }
         for (rank, slot) in self.slots.iter().enumerate() {
             if let Slot::Here(connection) | Slot::Left(Some(connection)) = slot {
@@ -214,6 +220,7 @@ impl Hub {
         due.chain(self.doubts.iter().map(|doubt| doubt.until))
             .chain(start)
             .chain(self.news)
+            .chain(self.published.is_some().then_some(self.recheck))
             .chain(self.closing)
             .fold(next_tick, Instant::min)
     }
@@ -233,6 +240,15 @@ impl Hub {
             self.news = None;
             let frame = Frame::Missing { ranks: self.missing() };
             self.broadcast(&frame, None);
+        }
+        if now >= self.recheck {
+            self.recheck = now + RECHECK;
+            let job = &self.introduction.job;
+            if let Some(note) = self.published.as_ref().and_then(|own| own.replaced(job)) {
+                let (first, second) = (self.places[0].clone(), note.process);
+                let error = StartError::DuplicateRank { rank: 0, first, second };
+                self.fail(Failure::Start { rank: 0, error });
+            }
         }
         if !self.started && self.failure.is_none() && now >= self.deadline {
             let waiting_for = if self.complete {
@@ -579,55 +595,5 @@ impl Hub {
                 connection.send_encoded(&bytes);
             }
         }
-    }
-}
-
-/// What a failure is for rank `me`, whose group is still forming.
-pub(super) fn as_start_error(failure: &Failure, me: usize) -> StartError {
-    match failure {
-        Failure::Start { rank, error } if *rank == me => error.clone(),
-        Failure::Start { rank, error } => match error {
-            // These name the ranks that they are about, and read the same everywhere.
-            StartError::Deadline { .. }
-            | StartError::Disagreement { .. }
-            | StartError::DuplicateRank { .. }
-            | StartError::NoLink { .. }
-            | StartError::RankFailed { .. } => error.clone(),
-            StartError::Unreachable { .. }
-            | StartError::Authentication { .. }
-            | StartError::System { .. }
-            | StartError::SideChannel { .. }
-            | StartError::Interrupted { .. } => {
-                let text = error.to_string();
-                let own = format!("rank {rank}: ");
-                let reason = text.strip_prefix(&own).unwrap_or(&text).to_owned();
-                StartError::RankFailed { rank: *rank, reason }
-            }
-        },
-        Failure::Cause(Cause::RankDied { rank, how }) => {
-            StartError::RankFailed { rank: *rank, reason: how.clone() }
-        }
-        Failure::Cause(cause) => {
-            let rank = match cause {
-                Cause::RankLeft { rank }
-                | Cause::Deadline { rank, .. }
-                | Cause::Interrupted { rank, .. }
-                | Cause::Protocol { rank, .. }
-                | Cause::Panicked { rank, .. } => *rank,
-                Cause::LinkLost { first, .. } | Cause::Mismatch { first, .. } => *first,
-                Cause::Closed | Cause::Forked { .. } | Cause::RankDied { .. } => me,
-            };
-            StartError::RankFailed { rank, reason: cause.to_string() }
-        }
-    }
-}
-
-/// `rank 3`, `ranks 2, 3`, `ranks 1, 2, 3, 4 and 12 more`.
-pub(super) fn ranks(of: impl Iterator<Item = usize>) -> String {
-    let all: Vec<String> = of.map(|rank| rank.to_string()).collect();
-    match all.len() {
-        1 => format!("rank {}", all[0]),
-        0..=8 => format!("ranks {}", all.join(", ")),
-        count => format!("ranks {} and {} more", all[..8].join(", "), count - 8),
     }
 }

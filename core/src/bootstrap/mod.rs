@@ -7,12 +7,14 @@
 pub(crate) mod connection;
 pub(crate) mod control;
 pub(crate) mod env;
+pub(crate) mod failure;
 pub(crate) mod file;
 pub(crate) mod guest;
 pub(crate) mod handshake;
 pub(crate) mod hub;
 pub mod interrupt;
 pub(crate) mod rendezvous;
+pub(crate) mod seeker;
 pub(crate) mod session;
 pub(crate) mod spoke;
 pub(crate) mod wire;

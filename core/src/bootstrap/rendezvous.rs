@@ -7,17 +7,18 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use super::file::{self, Note, Published};
-use super::handshake::random;
+use super::handshake::{process_name, random};
 use super::interrupt;
 use crate::config::{Config, Rendezvous, SideChannel};
 use crate::error::{ConfigError, Error, StartError};
+use crate::sys::fork::Private;
 use crate::sys::net;
 
 /// For so long rank 0 waits for its port, which an earlier job may still hold.
 const PORT_WAIT: Duration = Duration::from_secs(5);
 /// Rank 0's side of the meeting.
 pub(super) struct Meeting {
-    pub(super) listeners: Vec<TcpListener>,
+    pub(super) listeners: Vec<Private<TcpListener>>,
     pub(super) published: Option<Published>,
     /// What the place adds to the key of the handshake.
     pub(super) secret: Vec<u8>,
@@ -240,7 +241,7 @@ fn listen_at(
     host: &str,
     port: u16,
     deadline: Instant,
-) -> Result<Vec<TcpListener>, Error> {
+) -> Result<Vec<Private<TcpListener>>, Error> {
     let rank = config.rank();
     let began = Instant::now();
     let mut addresses = resolve(rank, host, port, deadline)?;
@@ -258,7 +259,7 @@ fn listen_at(
         for address in &addresses {
             match net::listen(*address, backlog(config)) {
                 Ok(listener) => {
-                    listeners.push(listener);
+                    listeners.push(Private::new(listener));
                     if address.ip().is_unspecified() {
                         // The IPv6 wildcard takes IPv4 too.
                         break;
@@ -301,7 +302,7 @@ fn listen_at(
 }
 
 /// Listens on any free port, and says where in a note with a fresh secret.
-fn listen_anywhere(config: &Config) -> Result<(Vec<TcpListener>, Note), StartError> {
+fn listen_anywhere(config: &Config) -> Result<(Vec<Private<TcpListener>>, Note), StartError> {
     let rank = config.rank();
     let wildcards: [IpAddr; 2] = if config.loopback_only() {
         [[127, 0, 0, 1].into(), std::net::Ipv6Addr::LOCALHOST.into()]
@@ -330,10 +331,11 @@ fn listen_anywhere(config: &Config) -> Result<(Vec<TcpListener>, Note), StartErr
                     format: Note::FORMAT,
                     job: config.job().to_owned(),
                     host: net::host_name(),
+                    process: process_name(),
                     addresses: ips.into_iter().map(|ip| SocketAddr::new(ip, port)).collect(),
                     secret: random(),
                 };
-                return Ok((vec![listener], note));
+                return Ok((vec![Private::new(listener)], note));
             }
             Err(error) => {
                 failed.get_or_insert((wildcard, error));

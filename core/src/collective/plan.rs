@@ -14,7 +14,7 @@ pub enum Slot {
 }
 
 /// A range of bytes in a buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Span {
     /// The buffer.
     pub slot: Slot,

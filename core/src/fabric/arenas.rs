@@ -2,12 +2,22 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::error::{LinkKind, Result, StartError};
 use crate::transport::arena::{ArenaGroup, Geometry, MAX_RANKS};
+use crate::transport::shm::{Offer, Segment, Settings, ShmHost, attach};
 
 use super::Matrix;
+
+/// The arena of a sub-group may have this part of the staging memory of the whole job's.
+const SUB_GROUP_SHARE: usize = 4;
+
+/// Handing out memory takes milliseconds; if it takes longer there is something in the way.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Bytes of an offer, after a flag.
+const OFFER: usize = 1 + Offer::BYTES;
 
 /// Staging memory of one rank in a group of threads.
 const STAGING: usize = 4 << 20;
@@ -19,6 +29,18 @@ pub(crate) enum Arenas {
     None,
     /// Ranks are threads of this process, which leave each other's handles here.
     Threads(Threads),
+    /// Ranks are processes of one host.
+    Host(Arc<Host>),
+}
+
+/// What the ranks of one host share.
+pub(crate) struct Host {
+    /// Holds the memory.
+    segment: Mutex<Segment>,
+    /// Ranks of the job that share it.
+    ranks: Vec<usize>,
+    /// Bound on the staging memory of one rank.
+    staging: usize,
 }
 
 /// Handles that were made by the first thread of a group and not yet fetched by the others.
@@ -30,6 +52,11 @@ impl Arenas {
         if wanted { Arenas::Threads(Arc::default()) } else { Arenas::None }
     }
 
+    /// For processes that share a segment.
+    pub(crate) fn for_host(segment: Segment, ranks: Vec<usize>, staging: usize) -> Self {
+        Arenas::Host(Arc::new(Host { segment: Mutex::new(segment), ranks, staging }))
+    }
+
     /// The arena of a group. All members call it; `exchange` is an all-gather among them. The
     /// result is an arena on all of them or on none.
     #[allow(clippy::too_many_arguments)]
@@ -39,8 +66,8 @@ impl Arenas {
         rank: usize,
         members: &[usize],
         matrix: &Matrix,
-        _within: Duration,
-        _exchange: &mut dyn FnMut(&[u8]) -> Result<Vec<Vec<u8>>>,
+        within: Duration,
+        exchange: &mut dyn FnMut(&[u8]) -> Result<Vec<Vec<u8>>>,
     ) -> Result<Option<ArenaGroup>> {
         if !(2..=MAX_RANKS).contains(&members.len()) || !matrix.one_host(members) {
             return Ok(None);
@@ -53,8 +80,63 @@ impl Arenas {
                 }
                 in_process(threads, id, rank, members.len()).map(Some)
             }
+            Arenas::Host(host) => {
+                if matrix.kinds(members) != [LinkKind::Shm] {
+                    return Ok(None);
+                }
+                if id == 0 && members == host.ranks {
+                    let mut segment = host.segment.lock().unwrap_or_else(PoisonError::into_inner);
+                    return Ok(segment.take_arena());
+                }
+                new_segment(host, rank, members.len(), within, exchange)
+            }
         }
     }
+}
+
+/// An arena of its own for some of the ranks of a host: the first one makes it and hands it on. If
+/// that fails anywhere, the group does without.
+fn new_segment(
+    host: &Host,
+    rank: usize,
+    size: usize,
+    within: Duration,
+    exchange: &mut dyn FnMut(&[u8]) -> Result<Vec<Vec<u8>>>,
+) -> Result<Option<ArenaGroup>> {
+    let settings = Settings { ranks: size, staging: host.staging / SUB_GROUP_SHARE, rings: false };
+    let mut offered = None;
+    let mut card = vec![0; OFFER];
+    if rank == 0 {
+        match Offer::new().and_then(|offer| Ok((ShmHost::create(&settings, offer.clone())?, offer)))
+        {
+            Ok((made, offer)) => {
+                card[0] = 1;
+                card[1..].copy_from_slice(&offer.to_bytes());
+                offered = Some(made);
+            }
+            Err(error) => tracing::warn!(%error, "a sub-group does without shared memory"),
+        }
+    }
+    let cards = exchange(&card)?;
+    let first: &[u8; OFFER - 1] = cards[0][1..].try_into().expect("cards have one length");
+    let deadline = Instant::now() + within.min(PATIENCE);
+    let segment = match offered {
+        Some(host) => Some(host.serve(deadline)),
+        None if rank > 0 && cards[0][0] == 1 => {
+            Some(attach(&Offer::from_bytes(first), size, rank, deadline))
+        }
+        None => None,
+    };
+    let arena = match segment {
+        Some(Ok(mut segment)) => segment.take_arena(),
+        Some(Err(error)) => {
+            tracing::warn!(%error, "a sub-group does without shared memory");
+            None
+        }
+        None => None,
+    };
+    let there = exchange(&[u8::from(arena.is_some())])?;
+    Ok(arena.filter(|_| there.iter().all(|card| card[0] == 1)))
 }
 
 fn in_process(threads: &Threads, id: u64, rank: usize, size: usize) -> Result<ArenaGroup> {

@@ -43,6 +43,11 @@ impl Matrix {
         self.kinds[first.min(second) * self.size + first.max(second)]
     }
 
+    /// What joins a rank with another one; `None` for itself.
+    pub(crate) fn kind_to(&self, rank: usize, peer: usize) -> Option<LinkKind> {
+        (rank != peer).then(|| self.kind(rank, peer))
+    }
+
     /// The kinds of the links among some ranks, each kind once.
     pub(crate) fn kinds(&self, members: &[usize]) -> Vec<LinkKind> {
         let mut kinds: Vec<LinkKind> = Vec::new();

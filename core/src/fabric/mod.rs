@@ -7,6 +7,7 @@
 
 mod arenas;
 mod exec;
+mod join;
 mod matrix;
 mod waiter;
 mod watch;
@@ -22,9 +23,10 @@ use crate::transport::{Envelope, Event, LinkCounters, Loss, PostId, Transport};
 
 pub(crate) use arenas::Arenas;
 pub(crate) use exec::{Exec, State, Trouble};
+pub(crate) use join::join;
 pub(crate) use matrix::Matrix;
 pub(crate) use waiter::{Patience, Stop, WaitPolicy};
-pub(crate) use watch::{LocalWatch, Scope, Watch};
+pub(crate) use watch::{ControlWatch, LocalWatch, Scope, Watch};
 
 /// How often a sleeping thread looks whether it should stop waiting.
 pub(crate) const LOOK: Duration = Duration::from_millis(25);

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::bootstrap::control::Control;
 use crate::error::Cause;
 
 /// Which groups a failure concerns.
@@ -146,6 +147,48 @@ impl Watch for LocalWatch {
         if !state.departed.contains(&self.rank) {
             state.departed.push(self.rank);
         }
+    }
+}
+
+/// The watch of a rank that is a process: its control connection.
+pub(crate) struct ControlWatch {
+    control: Control,
+}
+
+impl ControlWatch {
+    pub(crate) fn new(control: Control) -> Self {
+        ControlWatch { control }
+    }
+}
+
+impl Watch for ControlWatch {
+    fn announcements(&self) -> usize {
+        usize::from(self.control.failed())
+    }
+
+    fn since(&self, from: usize) -> Vec<Announcement> {
+        let cause = self.control.failure();
+        cause
+            .map(|cause| Announcement { scope: Scope::Job, cause })
+            .into_iter()
+            .skip(from)
+            .collect()
+    }
+
+    fn report(&self, _scope: Scope, cause: Cause) -> Arc<Cause> {
+        self.control.report(cause)
+    }
+
+    fn departed(&self, rank: usize) -> bool {
+        self.control.departed(rank)
+    }
+
+    fn on_announcement(&self, wake: Box<dyn Fn() + Send + Sync>) {
+        self.control.on_failure(wake);
+    }
+
+    fn close(&self) {
+        self.control.close();
     }
 }
 

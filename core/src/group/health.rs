@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::Cause;
 use crate::fabric::Watch;
-use crate::sys::fork;
+use crate::sys::owner;
 
 /// The error state of one group: the first cause, if there is one.
 pub(crate) struct Health {
@@ -16,7 +16,7 @@ pub(crate) struct Health {
     seen: AtomicUsize,
     poisoned: AtomicBool,
     cause: Mutex<Option<Arc<Cause>>>,
-    owner: fork::Owner,
+    owner: owner::Owner,
 }
 
 impl Health {
@@ -28,7 +28,7 @@ impl Health {
             seen: AtomicUsize::new(0),
             poisoned: AtomicBool::new(false),
             cause: Mutex::new(None),
-            owner: fork::Owner::this(),
+            owner: owner::Owner::this(),
         }
     }
 

@@ -20,7 +20,7 @@ use crate::error::{Cause, Result};
 use crate::trace::{LinkInfo, Progress, Record};
 
 pub use request::{Request, RequestCounts};
-pub use start::{InProcess, in_process};
+pub use start::{InProcess, in_process, init, init_with};
 
 pub(crate) use self::core::GroupCore;
 pub(crate) use health::Health;

@@ -4,15 +4,49 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::bootstrap;
 use crate::call::Operation;
 use crate::collective::Algorithm;
+use crate::config::Config;
 use crate::error::{LinkKind, Result, StartError};
-use crate::fabric::{Arenas, Fabric, LocalWatch, Matrix, WaitPolicy, Watch};
+use crate::fabric::{self, Arenas, Fabric, LocalWatch, Matrix, WaitPolicy, Watch};
 use crate::transport::memory;
 
 use super::Group;
 use super::core::{GroupCore, Settings};
 use super::tuner::{Hand, Tuner};
+
+/// Starts the group that the environment describes.
+///
+/// `LYCAON_*` variables come first, then those of other launchers; [`Config`] lists them. Without
+/// any of them the result is a group of one, in which everything works and moves no data. If some
+/// are there but not all that are needed, that is an error and not a group of one.
+pub fn init() -> Result<Group> {
+    init_with(&Config::from_env()?)
+}
+
+/// Starts the group that a configuration describes.
+///
+/// All ranks have to call it; it returns when all links are there, and fails on every rank with the
+/// same first cause if that does not happen within the configuration's start-up deadline.
+pub fn init_with(config: &Config) -> Result<Group> {
+    let settings = Arc::new(Settings {
+        recorder_length: config.recorder(),
+        start_timeout: config.start_timeout(),
+    });
+    let hand = Hand::from_config(config);
+    let size = config.size();
+    let fabric = if size == 1 {
+        None
+    } else {
+        let session = bootstrap::session::start(config)?;
+        Some(fabric::join(session, config)?)
+    };
+    let members: Arc<[usize]> = (0..size).collect();
+    let group = assemble(0, config.rank(), members, fabric, hand, settings, config.timeout())?;
+    tracing::info!(rank = group.rank(), size = group.size(), "the group is formed");
+    Ok(group)
+}
 
 /// Operations that the flight recorder of a group keeps unless told otherwise.
 const RECORDER: usize = 256;

@@ -2,6 +2,7 @@
 
 use crate::call::Operation;
 use crate::collective::{Algorithm, Limits, Problem};
+use crate::config::Config;
 
 /// What the user has decided by hand.
 #[derive(Clone, Debug, Default)]
@@ -12,6 +13,17 @@ pub(crate) struct Hand {
     pub(crate) rank_order: bool,
 }
 
+impl Hand {
+    pub(crate) fn from_config(config: &Config) -> Self {
+        let choice = |operation| Some((operation, config.algorithm(operation)?));
+        Hand {
+            algorithms: Operation::ALL.into_iter().filter_map(choice).collect(),
+            rank_order: config.rank_order(),
+        }
+    }
+}
+
+/// Which algorithm an operation of a group takes.
 #[derive(Clone, Debug)]
 pub(crate) struct Tuner {
     hand: Hand,

@@ -274,7 +274,8 @@ fn check(dtype: DType, op: Op, divisor: u32, len: usize, shift: usize, seed: u64
         let run = |into: &mut [u8]| reduce_at(level, dtype, op, divisor, into, &sources);
         check(&run, &garbage, &format!("{level:?}"));
     }
-    for own in 0..count {
+    // With many sources the ends and the middle are enough.
+    for own in (0..count).filter(|own| count <= 4 || [0, count / 2, count - 1].contains(own)) {
         let (before, after) = (&sources[..own], &sources[own + 1..]);
         let run = |into: &mut [u8]| reduce_in_place(dtype, op, divisor, into, before, after);
         check(&run, sources[own], &format!("in place at {own}"));

@@ -104,6 +104,9 @@ impl Geometry {
             && lines(self.small)
             && self.slot.iter().all(|bytes| lines(*bytes))
             && (2..=64).contains(&self.depth)
+            // A table of lengths fits on a card, and a share for every other rank into a slot.
+            && self.small >= 8 * self.ranks
+            && self.slot.iter().all(|bytes| *bytes >= LINE * (self.ranks - 1))
     }
 }
 

@@ -3,11 +3,17 @@
 
 pub(crate) mod board;
 pub(crate) mod buf;
+pub(crate) mod doorbell;
+pub(crate) mod fdpass;
 pub(crate) mod fork;
 pub(crate) mod futex;
+pub(crate) mod host;
 pub(crate) mod net;
+pub(crate) mod owner;
 pub(crate) mod poller;
 pub(crate) mod process;
+pub(crate) mod ring;
 pub(crate) mod shm;
 pub(crate) mod simd;
+pub(crate) mod socket;
 pub(crate) mod stream_copy;

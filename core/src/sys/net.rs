@@ -2,9 +2,12 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::net::SendFlags;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
 /// The addresses of this host that are up, each with the name of its interface.
@@ -88,6 +91,24 @@ pub(crate) fn tune_control(stream: &TcpStream, liveness: Duration) -> io::Result
     #[cfg(any(target_os = "linux", target_os = "android"))]
     socket.set_tcp_user_timeout(Some(idle + 3 * probe))?;
     Ok(())
+}
+
+/// A write to a peer that is gone gives an error, never a signal, whatever the program that uses
+/// this library has set for `SIGPIPE`. (Elsewhere every write says so by itself.)
+pub(crate) fn quiet<S: AsFd>(_socket: &S) -> io::Result<()> {
+    #[cfg(target_vendor = "apple")]
+    SockRef::from(_socket).set_nosigpipe(true)?;
+    Ok(())
+}
+
+/// Sends one byte to wake whoever polls the other end. If there is no room, it is awake already;
+/// if there is nobody, nobody needs to be woken.
+pub(crate) fn ring(bell: &UnixStream) {
+    #[cfg(not(target_vendor = "apple"))]
+    let flags = SendFlags::NOSIGNAL;
+    #[cfg(target_vendor = "apple")]
+    let flags = SendFlags::empty();
+    let _ = rustix::net::send(bell, &[1], flags);
 }
 
 /// Waits until one of the descriptors is ready or the time is over; a signal ends the wait early.

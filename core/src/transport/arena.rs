@@ -69,6 +69,7 @@ pub(crate) struct ArenaGroup {
     signature: Signature,
     /// The digest of the last call, which is often the next one too.
     digest: (Call, u32),
+    broken: bool,
 }
 
 impl ArenaGroup {
@@ -79,6 +80,7 @@ impl ArenaGroup {
             board: Board::new(memory, base, geometry, rank),
             signature: Signature { sequence: 0, call },
             digest: (call, call.digest()),
+            broken: false,
         }
     }
 
@@ -121,7 +123,7 @@ impl ArenaGroup {
         posting: &Posting,
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<(), ArenaError> {
-        if !self.board.complete() {
+        if self.broken || !self.board.complete() {
             return Err(ArenaError::Stopped);
         }
         let digest = self.digest(signature);
@@ -133,6 +135,11 @@ impl ArenaGroup {
         let note = Note { name, reads: posting.reads, payload, bytes: posting.bytes };
         self.board.post(digest, &note, fill);
         Ok(())
+    }
+
+    /// An operation has failed: every later one fails at once.
+    pub(crate) fn give_up(&mut self) {
+        self.broken = true;
     }
 
     /// Waits until all ranks have posted their cards, and checks that they are in the same call.

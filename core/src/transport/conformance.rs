@@ -453,7 +453,7 @@ pub(crate) fn both_directions_of_large_messages_at_once(factory: Factory) {
 
 fn mismatches(node: &Node) -> Vec<(usize, Signature, Signature)> {
     let mismatch = |event: &Event| match event {
-        Event::Mismatch { peer, local, remote } => (*peer, *local, *remote),
+        Event::Mismatch { peer, local, remote, .. } => (*peer, *local, *remote),
         other => panic!("rank {}: {other:?}", node.rank),
     };
     node.news.iter().map(mismatch).collect()

@@ -16,6 +16,7 @@ pub(crate) mod arena;
 mod conformance;
 pub(crate) mod memory;
 pub(crate) mod message;
+pub(crate) mod shm;
 pub(crate) mod stream;
 pub(crate) mod tcp;
 

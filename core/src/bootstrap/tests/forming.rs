@@ -100,7 +100,7 @@ fn by_a_file_even_over_a_stale_one() {
     // What a killed job leaves: nobody listens there, and its secret is unknown.
     let port = free_port();
     let stale = format!(
-        r#"{{"format":1,"job":"lycaon","host":"{}","addresses":["127.0.0.1:{port}"],"secret":{:?}}}"#,
+        r#"{{"format":1,"job":"lycaon","host":"{}","process":"x","addresses":["127.0.0.1:{port}"],"secret":{:?}}}"#,
         crate::sys::net::host_name(),
         [7u8; 32]
     );
@@ -128,8 +128,8 @@ fn a_file_that_leads_to_another_group_is_read_again() {
             |rank, size| base(rank, size).rendezvous(Rendezvous::File(one.clone())).job("same");
         match who {
             0 => {
-                let first = config(0, 3).start_timeout(Duration::from_millis(2500)).build();
-                start(&first.unwrap()).map(|_| ()).is_err()
+                let quick = config(0, 3).start_timeout(Duration::from_millis(2000));
+                start(&quick.build().unwrap()).is_err()
             }
             1 => {
                 eventually("the first file", WATCHDOG, || file.exists());
@@ -149,6 +149,27 @@ fn a_file_that_leads_to_another_group_is_read_again() {
     });
     assert_eq!(results, [true, true, true]);
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_rank_0_whose_file_is_replaced_names_the_other_one() {
+    let folder = folder("twins");
+    let path = folder.join("meet");
+    let own = path.clone();
+    let errors = ranks(0..2, move |who| {
+        let rendezvous = Rendezvous::File(path.clone());
+        let config = base(0, 2).rendezvous(rendezvous);
+        // The second one waits until the first one has written, and lasts long enough.
+        if who == 1 {
+            eventually("the first file", WATCHDOG, || path.exists());
+        }
+        let config = config.start_timeout(Duration::from_millis([9000, 2000][who]));
+        start(&config.build().unwrap()).err().expect("no worker comes").to_string()
+    });
+    assert!(errors[0].starts_with("two processes claim rank 0: host "), "{errors:?}");
+    assert!(errors[1].contains("no word from rank 1"), "{errors:?}");
+    assert!(!own.exists());
+    std::fs::remove_dir(&folder).unwrap();
 }
 
 #[test]
@@ -215,7 +236,8 @@ fn by_the_programs_own_all_gather() {
 
 #[test]
 fn wrong_answers_of_the_all_gather_are_named() {
-    let cases: [(fn(&mut Vec<Vec<u8>>), &str); 5] = [
+    type Spoil = fn(&mut Vec<Vec<u8>>);
+    let cases: [(Spoil, &str); 5] = [
         (|all| all.truncate(1), "gave 1 entries for 2 ranks"),
         (|all| all.swap(0, 1), "entry 0 of its answer is that of rank 1"),
         (|all| all[0].truncate(4), "entry 0 of its answer is no rank 0's"),

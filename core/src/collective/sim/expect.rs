@@ -15,6 +15,10 @@ pub(super) fn check(case: &Case, sends: Sends, seed: u64) -> Vec<Traffic> {
     let algorithm = effective(&case.problem(0), case.algorithm);
     for rank in 0..case.size {
         assert_eq!(effective(&case.problem(rank), case.algorithm), algorithm);
+        if case.operation == Operation::AllReduce && rank > 0 {
+            assert_eq!(results[rank].0, results[0].0, "ranks 0 and {rank} differ");
+            continue;
+        }
         for (index, wanted) in expected(case, algorithm, values, rank) {
             let at = usize::try_from(index).expect("small");
             let found = results[rank].0[at];
@@ -24,9 +28,6 @@ pub(super) fn check(case: &Case, sends: Sends, seed: u64) -> Vec<Traffic> {
                 format!("rank {rank}[{index}] has {found}, not {}", wanted.join(" or "))
             };
             assert!(found.is_some_and(|value| wanted.contains(&value)), "{}", text(values));
-            if case.operation == Operation::AllReduce {
-                assert_eq!(found, results[0].0[at], "ranks 0 and {rank} differ at {index}");
-            }
         }
     }
     results.into_iter().map(|(_, traffic)| traffic).collect()

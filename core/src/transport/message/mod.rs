@@ -82,6 +82,7 @@ pub(crate) struct Messenger<S> {
     idle: u32,
     scan: bool,
     closed: bool,
+    keep: Option<Box<dyn std::fmt::Debug + Send>>,
 }
 
 impl<S: Stream> Messenger<S> {
@@ -117,7 +118,14 @@ impl<S: Stream> Messenger<S> {
             idle: 0,
             scan: true,
             closed: false,
+            keep: None,
         }
+    }
+
+    /// Keeps something alive as long as its streams: what they are woken by.
+    pub(crate) fn keeping(mut self, guard: impl std::fmt::Debug + Send + 'static) -> Self {
+        self.keep = Some(Box::new(guard));
+        self
     }
 
     fn peer(&mut self, rank: usize) -> (&mut Peer<S>, &mut Shared) {

@@ -1,0 +1,395 @@
+//! From a session to a fabric: everyone says what it can do, each pair's link is agreed, the links
+//! are made, and everyone says how that went. What fails on one rank is the first cause on all.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::bootstrap::interrupt;
+use crate::bootstrap::session::Session;
+use crate::config::{Config, Interface};
+use crate::error::{LinkKind, Result, StartError};
+use crate::sys::host;
+use crate::sys::poller::{Interest, Poller};
+use crate::sys::socket;
+use crate::transport::Transport;
+use crate::transport::arena::MAX_RANKS;
+use crate::transport::message::{Messenger, Settings};
+use crate::transport::shm::{self, Offer, Segment, ShmHost};
+use crate::transport::tcp::{self, Candidate, EstablishError, Listener};
+
+use super::{Arenas, ControlWatch, Fabric, Matrix, WaitPolicy};
+
+/// Handing out shared memory takes milliseconds; if it takes longer there is something in the way,
+/// and the ranks of the host go over TCP.
+const SHM_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a rank says of itself.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Card {
+    /// Ranks with the same one can share memory.
+    host: String,
+    /// Kinds of links it accepts, best first.
+    links: Vec<LinkKind>,
+    /// Where it listens for data.
+    tcp: Vec<Candidate>,
+    /// Processor cores it may use.
+    cores: usize,
+}
+
+/// How a step went on a rank: what failed, if something did.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct Report(Option<String>);
+
+/// Joins all ranks of a session.
+pub(crate) fn join(mut session: Session, config: &Config) -> Result<Arc<Fabric>> {
+    match make_links(&mut session, config) {
+        Ok(Links { names, matrix, arenas, poller, transports, local }) => Ok(Fabric::new(
+            config.rank(),
+            Arc::new(ControlWatch::new(session.into_control())),
+            WaitPolicy::for_ranks(local, config.spin()),
+            names,
+            poller,
+            transports,
+            matrix,
+            arenas,
+        )),
+        Err(error) => {
+            session.fail(&error);
+            // What failed elsewhere first is the better answer.
+            Err(session.failure().unwrap_or(error).into())
+        }
+    }
+}
+
+struct Links {
+    names: Vec<Option<(LinkKind, String)>>,
+    matrix: Matrix,
+    arenas: Arenas,
+    poller: Arc<Poller>,
+    transports: Vec<Box<dyn Transport>>,
+    /// Ranks on this host.
+    local: usize,
+}
+
+fn make_links(session: &mut Session, config: &Config) -> Result<Links, StartError> {
+    let rank = config.rank();
+    let listener = match config.links().contains(&LinkKind::Tcp) {
+        true => Some(listen(config).map_err(system(rank, "listen for data links"))?),
+        false => None,
+    };
+    let card = Card {
+        host: config.host_id().map_or_else(host::identity, str::to_owned),
+        links: config.links().to_vec(),
+        tcp: listener.as_ref().map_or_else(Vec::new, |l| l.candidates().to_vec()),
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let cards: Vec<Card> = exchange(session, "capabilities", &card)?;
+    let hosts = hosts(&cards);
+    let own_host: Vec<usize> = (0..cards.len()).filter(|r| hosts[*r] == hosts[rank]).collect();
+
+    // Shared memory first: where it cannot be had, the pairs are joined by something else.
+    let sharing = |of: usize| -> Vec<usize> {
+        let mates = |r: &usize| hosts[*r] == hosts[of];
+        let ranks: Vec<usize> = (0..cards.len()).filter(mates).collect();
+        let shares = |r: &&usize| {
+            ranks.iter().any(|other| {
+                other != *r && agree(&cards, &hosts, **r, *other, true) == Some(LinkKind::Shm)
+            })
+        };
+        ranks.iter().filter(shares).copied().collect()
+    };
+    let own_sharing = sharing(rank);
+    let (segment, problems) = share_memory(session, config, &own_sharing)?;
+    let shm_works = |of: usize| sharing(of).iter().all(|r| problems[*r].is_none());
+
+    let size = cards.len();
+    let mut kinds = vec![LinkKind::Memory; size * size];
+    for first in 0..size {
+        for second in first + 1..size {
+            let kind = agree(&cards, &hosts, first, second, shm_works(first)).ok_or_else(|| {
+                let reason = why_not(&cards, &hosts, &problems, first, second);
+                StartError::NoLink { first, second, reason }
+            })?;
+            kinds[first * size + second] = kind;
+        }
+    }
+    let crowding = (0..size)
+        .map(|of| {
+            let ranks = hosts.iter().filter(|host| **host == hosts[of]).count();
+            ranks * 100 / cards[of].cores.max(1)
+        })
+        .max()
+        .unwrap_or(100);
+    let matrix = Matrix::new(hosts.clone(), crowding, |low, high| kinds[low * size + high]);
+
+    let poller = Poller::new().map_err(system(rank, "make a poller"))?;
+    let mut names: Vec<Option<(LinkKind, String)>> = vec![None; size];
+    let mut transports: Vec<Box<dyn Transport>> = Vec::new();
+    let mut arenas = Arenas::None;
+    if let Some(mut segment) = segment.filter(|_| shm_works(rank)) {
+        for peer in
+            own_sharing.iter().filter(|peer| matrix.kind_to(rank, **peer) == Some(LinkKind::Shm))
+        {
+            names[*peer] = Some((LinkKind::Shm, "this host".to_owned()));
+        }
+        let transport = shm_transport(&mut segment, &poller, size, &own_sharing)
+            .map_err(system(rank, "use the shared memory"))?;
+        transports.push(Box::new(transport));
+        arenas = Arenas::for_host(segment, own_sharing, config.staging());
+    }
+    if let Some(transport) =
+        connect(session, config, listener, &cards, &matrix, &poller, &mut names)?
+    {
+        transports.push(Box::new(transport));
+    }
+    Ok(Links { names, matrix, arenas, poller, transports, local: own_host.len() })
+}
+
+/// A number per host, by rank.
+fn hosts(cards: &[Card]) -> Vec<usize> {
+    let first = |card: &Card| cards.iter().position(|other| other.host == card.host);
+    cards.iter().map(|card| first(card).expect("it is in the list itself")).collect()
+}
+
+/// The kind of link that two ranks both accept: the first in the lower rank's order.
+fn agree(
+    cards: &[Card],
+    hosts: &[usize],
+    first: usize,
+    second: usize,
+    shm: bool,
+) -> Option<LinkKind> {
+    let (low, high) = (first.min(second), first.max(second));
+    let possible = |kind: &LinkKind| match kind {
+        LinkKind::Shm => shm && hosts[low] == hosts[high],
+        LinkKind::Tcp => true,
+        LinkKind::Memory => false,
+    };
+    let both = cards[low].links.iter().filter(|kind| cards[high].links.contains(kind));
+    both.copied().find(possible)
+}
+
+fn why_not(
+    cards: &[Card],
+    hosts: &[usize],
+    problems: &[Option<String>],
+    first: usize,
+    second: usize,
+) -> String {
+    let list = |rank: usize| {
+        let names: Vec<&str> = cards[rank].links.iter().map(|kind| kind.name()).collect();
+        names.join(",")
+    };
+    let mut reason = format!(
+        "rank {first} accepts {} and rank {second} accepts {} (LYCAON_LINKS)",
+        list(first),
+        list(second)
+    );
+    if hosts[first] != hosts[second] {
+        reason += &format!(
+            "; they are on different hosts ({} and {})",
+            cards[first].host, cards[second].host
+        );
+    }
+    for (rank, problem) in problems.iter().enumerate() {
+        if let Some(problem) = problem {
+            reason += &format!("; rank {rank}: {problem}");
+        }
+    }
+    reason
+}
+
+/// Makes the segment of this host. The second part says, by rank, where that failed.
+fn share_memory(
+    session: &mut Session,
+    config: &Config,
+    sharing: &[usize],
+) -> Result<(Option<Segment>, Vec<Option<String>>), StartError> {
+    let rank = config.rank();
+    let place = sharing.iter().position(|r| *r == rank);
+    let fits = sharing.len() <= MAX_RANKS;
+    let mut failure = (place.is_some() && !fits).then(|| {
+        format!("{} ranks on one host, shared memory joins {MAX_RANKS} at most", sharing.len())
+    });
+    let mut host = None;
+    let mut offer = None;
+    if place == Some(0) && failure.is_none() {
+        let settings =
+            shm::Settings { ranks: sharing.len(), staging: config.staging(), rings: true };
+        let made =
+            Offer::new().and_then(|offer| Ok((ShmHost::create(&settings, offer.clone())?, offer)));
+        match made {
+            Ok((made, its)) => {
+                host = Some(made);
+                offer = Some(its);
+            }
+            Err(error) => failure = Some(error.to_string()),
+        }
+    }
+    let offers: Vec<Option<Offer>> = exchange(session, "shared memory", &offer)?;
+    let deadline = session.deadline().min(Instant::now() + SHM_PATIENCE);
+    let segment = match (place, host) {
+        (None, _) => None,
+        (Some(_), Some(host)) => Some(host.serve(deadline)),
+        (Some(place), None) => offers[sharing[0]]
+            .as_ref()
+            .filter(|_| fits)
+            .map(|offer| shm::attach(offer, sharing.len(), place, deadline)),
+    };
+    let segment = match segment {
+        Some(Ok(segment)) => Some(segment),
+        Some(Err(error)) => {
+            failure = Some(error.to_string());
+            None
+        }
+        None => None,
+    };
+    if let Some(failure) = &failure {
+        tracing::warn!(rank, failure, "no shared memory on this host");
+    }
+    let reports: Vec<Report> = exchange(session, "shared memory is there", &Report(failure))?;
+    Ok((segment, reports.into_iter().map(|report| report.0).collect()))
+}
+
+fn shm_transport(
+    segment: &mut Segment,
+    poller: &Arc<Poller>,
+    size: usize,
+    sharing: &[usize],
+) -> io::Result<Messenger<shm::RingStream>> {
+    let mut streams: Vec<Vec<shm::RingStream>> = (0..size).map(|_| Vec::new()).collect();
+    let rings = segment.take_streams().expect("the segment was made with rings");
+    for (stream, rank) in rings.into_iter().zip(sharing) {
+        streams[*rank].extend(stream);
+    }
+    let bell = poller.register(segment.bell(), Interest::READ)?;
+    Ok(Messenger::new(Settings::new(LinkKind::Shm), Arc::clone(poller), streams).keeping(bell))
+}
+
+/// Makes the TCP links of this rank. All ranks call it, also those that need none.
+fn connect(
+    session: &mut Session,
+    config: &Config,
+    listener: Option<Listener>,
+    cards: &[Card],
+    matrix: &Matrix,
+    poller: &Arc<Poller>,
+    names: &mut [Option<(LinkKind, String)>],
+) -> Result<Option<tcp::TcpTransport>, StartError> {
+    let rank = config.rank();
+    let peers: Vec<(usize, Vec<Candidate>)> = (0..cards.len())
+        .filter(|peer| matrix.kind_to(rank, *peer) == Some(LinkKind::Tcp))
+        .map(|peer| (peer, cards[peer].tcp.clone()))
+        .collect();
+    let made = match &listener {
+        Some(listener) if !peers.is_empty() => {
+            let request = tcp::Request {
+                me: rank,
+                peers: &peers,
+                key: session.token_key(),
+                job: session.job().as_bytes(),
+                rails: config.rails(),
+                deadline: session.deadline(),
+            };
+            let mut stop = || interrupt::requested() || session.failure().is_some();
+            tcp::establish(listener, &request, &mut stop)
+        }
+        _ => Ok(Vec::new()),
+    };
+    let links = made.map_err(|error| {
+        let peer = match &error {
+            EstablishError::Failed(failures) => failures.first().map(|failure| failure.peer),
+            _ => None,
+        };
+        match (error, peer) {
+            (EstablishError::Interrupted, _) => StartError::Interrupted { rank },
+            (EstablishError::System { action, source }, _) => system(rank, action)(source),
+            (error, peer) => StartError::NoLink {
+                first: rank,
+                second: peer.unwrap_or(rank),
+                reason: error.to_string(),
+            },
+        }
+    })?;
+    for link in &links {
+        let route = &link.route;
+        let interface =
+            route.interface.as_ref().map_or_else(String::new, |name| format!(" ({name})"));
+        let detail = format!("{}{interface} to {}", route.local, route.remote);
+        names[link.peer] = Some((LinkKind::Tcp, detail));
+    }
+    // Nobody goes on before everybody has its links.
+    let _: Vec<Report> = exchange(session, "links are there", &Report::default())?;
+    if links.is_empty() {
+        return Ok(None);
+    }
+    tcp::transport(poller, Settings::new(LinkKind::Tcp), cards.len(), links)
+        .map(Some)
+        .map_err(system(rank, "use the TCP links"))
+}
+
+/// Listens where the configuration allows data.
+fn listen(config: &Config) -> io::Result<Listener> {
+    let port = 0;
+    if config.interfaces().is_empty() {
+        // Without a secret nobody from elsewhere is let in.
+        if !config.has_token() || config.loopback_only() {
+            return Listener::bind(&[SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)]).or_else(
+                |error| {
+                    Listener::bind(&[SocketAddr::new(Ipv6Addr::LOCALHOST.into(), port)])
+                        .map_err(|_| error)
+                },
+            );
+        }
+        return Listener::bind_all(port);
+    }
+    let locals = socket::local_addresses()?;
+    let mut addresses = Vec::new();
+    for interface in config.interfaces() {
+        let before = addresses.len();
+        let matches = |name: &str, ip: IpAddr| match interface {
+            Interface::Address(address) => *address == ip,
+            Interface::Name(wanted) => wanted == name,
+        };
+        let found = locals.iter().filter(|local| matches(&local.interface, local.ip));
+        addresses.extend(found.map(|local| local.with_port(port)));
+        if addresses.len() == before {
+            return Err(io::Error::new(
+                io::ErrorKind::AddrNotAvailable,
+                format!("this host has no interface or address {interface} (LYCAON_INTERFACE)"),
+            ));
+        }
+    }
+    Listener::bind(&addresses)
+}
+
+/// An all-gather of something that can be written down.
+fn exchange<T: Serialize + DeserializeOwned>(
+    session: &mut Session,
+    what: &str,
+    own: &T,
+) -> Result<Vec<T>, StartError> {
+    let bytes = serde_json::to_vec(own).expect("plain data can be written down");
+    let all = session.exchange(what, &bytes)?;
+    let rank = session.rank();
+    all.iter()
+        .enumerate()
+        .map(|(from, bytes)| {
+            serde_json::from_slice(bytes).map_err(|error| StartError::System {
+                rank,
+                action: format!("read the {what} of rank {from}"),
+                reason: error.to_string(),
+            })
+        })
+        .collect()
+}
+
+fn system(rank: usize, action: &str) -> impl FnOnce(io::Error) -> StartError {
+    let action = action.to_owned();
+    move |error| StartError::System { rank, action, reason: error.to_string() }
+}
