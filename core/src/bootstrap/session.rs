@@ -154,7 +154,7 @@ impl Session {
 
     /// What failed first, if anything did anywhere.
     pub(crate) fn failure(&self) -> Option<StartError> {
-        self.shared.failure().map(|(failure, _)| as_start_error(failure, self.rank()))
+        self.shared.failure().map(|failure| as_start_error(failure, self.rank()))
     }
 
     /// For loops that wait while the group forms: an error if another rank has failed, the
@@ -236,7 +236,7 @@ impl Session {
         let result = self.shared.wait(until, |shared| match done(shared) {
             Some(found) => Some(Ok(found)),
             None => {
-                let failed = |(failure, _): &(Failure, _)| as_start_error(failure, rank);
+                let failed = |failure: &Failure| as_start_error(failure, rank);
                 let left = || {
                     shared.is_alone().then(|| StartError::RankFailed {
                         rank: 0,

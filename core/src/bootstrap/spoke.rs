@@ -8,6 +8,7 @@ use rustix::event::{PollFd, PollFlags};
 
 use super::connection::{Connection, End};
 use super::control::{Command, Shared, hush};
+use super::scope::Scope;
 use super::wire::{Failure, Frame};
 use crate::error::Cause;
 use crate::sys::net;
@@ -40,7 +41,9 @@ impl Spoke {
                         self.connection.send(&Frame::Contribution { step, what, bytes });
                     }
                     Command::Fail(failure) => self.connection.send(&Frame::Failure(failure)),
-                    Command::Report(cause) => self.connection.send(&Frame::Report(cause)),
+                    Command::Report { scope, cause } => {
+                        self.connection.send(&Frame::Report { scope, cause });
+                    }
                     Command::Started => {}
                     Command::Leave if left => {}
                     Command::Leave => {
@@ -115,7 +118,8 @@ impl Spoke {
 
     /// Rank 0 is gone.
     fn fail(&self, how: String) {
-        self.shared.fail(Failure::Cause(Cause::RankDied { rank: 0, how }));
+        let cause = Cause::RankDied { rank: 0, how };
+        self.shared.fail(Failure::Cause { scope: Scope::Rank(0), cause });
     }
 
     /// Returns whether rank 0 has closed the group.
@@ -133,12 +137,11 @@ impl Spoke {
                 self.shared.depart(0);
                 return true;
             }
-            Frame::Gathered { .. } | Frame::Contribution { .. } | Frame::Report(_) => {
-                self.shared.fail(Failure::Cause(Cause::Protocol {
-                    rank: self.shared.rank,
-                    peer: 0,
-                    what: "a frame on the control connection that is not for workers".to_owned(),
-                }));
+            Frame::Gathered { .. } | Frame::Contribution { .. } | Frame::Report { .. } => {
+                let rank = self.shared.rank;
+                let what = "a frame on the control connection that is not for workers".to_owned();
+                let cause = Cause::Protocol { rank, peer: 0, what };
+                self.shared.fail(Failure::Cause { scope: Scope::Pair(rank, 0), cause });
             }
         }
         false

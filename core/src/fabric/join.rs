@@ -22,7 +22,7 @@ use crate::transport::message::{Messenger, Settings};
 use crate::transport::shm::{self, Offer, Segment, ShmHost};
 use crate::transport::tcp::{self, Candidate, EstablishError, Listener};
 
-use super::{Arenas, ControlWatch, Fabric, Matrix, WaitPolicy};
+use super::{Arenas, Fabric, Matrix, WaitPolicy};
 
 /// Handing out shared memory takes milliseconds; if it takes longer there is something in the way,
 /// and the ranks of the host go over TCP.
@@ -50,7 +50,7 @@ pub(crate) fn join(mut session: Session, config: &Config) -> Result<Arc<Fabric>>
     match make_links(&mut session, config) {
         Ok(Links { names, matrix, arenas, poller, transports, local }) => Ok(Fabric::new(
             config.rank(),
-            Arc::new(ControlWatch::new(session.into_control())),
+            Arc::new(session.into_control()),
             WaitPolicy::for_ranks(local, config.spin()),
             names,
             poller,

@@ -13,9 +13,9 @@ fn forms(size: usize, config: impl Fn(usize) -> ConfigBuilder + Send + Sync + 's
         assert_eq!(session.owner(), std::process::id());
         let key = *session.token_key();
         let control = session.into_control();
-        assert!(!control.failed());
+        assert!(control.announcements() == 0);
         control.close();
-        assert!(!control.failed(), "{:?}", control.failure());
+        assert!(control.announcements() == 0, "{:?}", control.since(0));
         key
     });
     assert!(keys.iter().all(|key| *key == keys[0]), "all ranks have the same key");
@@ -27,9 +27,9 @@ fn a_group_of_one_needs_nothing() {
     let mut session = start(&Config::builder().build().unwrap()).unwrap();
     assert_eq!(session.exchange("x", b"mine").unwrap(), [b"mine"]);
     let control = session.into_control();
-    let cause = control.report(Cause::Closed);
+    let cause = control.report(Scope::Job, Cause::Closed);
     assert_eq!(*cause, Cause::Closed);
-    assert!(control.failed());
+    assert!(control.announcements() == 1);
     control.leave();
     control.close();
     control.close();
