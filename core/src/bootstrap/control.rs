@@ -36,7 +36,7 @@ use super::interrupt;
 use super::scope::{Announcement, Failures, Scope};
 use super::wire::Failure;
 use crate::error::{Cause, StartError};
-use crate::sys::net;
+use crate::sys::socket;
 
 /// How long a rank waits for rank 0's verdict about what it has reported.
 const VERDICT: Duration = Duration::from_millis(300);
@@ -100,7 +100,7 @@ impl Shared {
             let (bell, ear) = UnixStream::pair()?;
             bell.set_nonblocking(true)?;
             ear.set_nonblocking(true)?;
-            net::quiet(&bell)?;
+            socket::quiet(&bell)?;
             (Some(bell), Some(ear))
         } else {
             (None, None)
@@ -209,7 +209,7 @@ impl Shared {
     pub(super) fn command(&self, command: Command) {
         self.lock().commands.push_back(command);
         if let Some(bell) = &self.bell {
-            net::ring(bell);
+            socket::ring(bell);
         }
     }
 

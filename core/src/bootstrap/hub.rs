@@ -18,7 +18,7 @@ use super::scope::{Failures, Scope};
 use super::wire::{Failure, Frame};
 use crate::error::{Cause, StartError};
 use crate::sys::fork::Private;
-use crate::sys::net;
+use crate::sys::socket;
 
 /// For so long the end of a rank's own control connection is awaited after another rank has lost
 /// its link to it: a death explains more than a broken link.
@@ -208,7 +208,7 @@ impl Hub {
             sources.push(Source::Guest(at));
             fds.push(PollFd::new(guest.stream(), PollFlags::IN));
         }
-        net::poll(&mut fds, Some(timeout))?;
+        socket::poll(&mut fds, Some(timeout))?;
         Ok(sources
             .into_iter()
             .zip(&fds)
@@ -436,7 +436,7 @@ impl Hub {
         }
         guest.say(&Verdict::Welcome(self.session), &self.key);
         let (stream, early) = guest.into_parts();
-        if let Err(error) = net::tune_control(&stream, self.liveness) {
+        if let Err(error) = socket::tune_control(&stream, self.liveness) {
             tracing::warn!(%error, "options of a control connection could not be set");
         }
         self.places[rank] = place;

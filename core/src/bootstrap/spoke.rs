@@ -11,7 +11,7 @@ use super::control::{Command, Shared, hush};
 use super::scope::Scope;
 use super::wire::{Failure, Frame};
 use crate::error::Cause;
-use crate::sys::net;
+use crate::sys::socket;
 
 /// How long the end of the connection is waited for after the goodbye, so that nothing in flight
 /// is lost by a reset.
@@ -97,7 +97,7 @@ impl Spoke {
                 PollFd::new(&self.ear, PollFlags::IN),
                 PollFd::new(self.connection.stream(), interest),
             ];
-            if let Err(error) = net::poll(&mut fds, Some(until.saturating_duration_since(now))) {
+            if let Err(error) = socket::poll(&mut fds, Some(until.saturating_duration_since(now))) {
                 self.fail(format!("the control connection cannot be watched: {error}"));
                 return;
             }

@@ -14,8 +14,8 @@ use crate::bootstrap::session::Session;
 use crate::config::{Config, Interface};
 use crate::error::{LinkKind, Result, StartError};
 use crate::sys::host;
+use crate::sys::interfaces;
 use crate::sys::poller::{Interest, Poller};
-use crate::sys::socket;
 use crate::transport::Transport;
 use crate::transport::arena::MAX_RANKS;
 use crate::transport::message::{Messenger, Settings};
@@ -348,7 +348,7 @@ fn listen(config: &Config) -> io::Result<Listener> {
         }
         return Listener::bind_all(port);
     }
-    let locals = socket::local_addresses()?;
+    let locals = interfaces::local_addresses()?;
     let mut addresses = Vec::new();
     for interface in config.interfaces() {
         let before = addresses.len();

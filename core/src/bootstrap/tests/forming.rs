@@ -57,7 +57,7 @@ fn by_name_with_all_its_addresses() {
 
 #[test]
 fn by_the_name_of_this_host_with_a_token() {
-    let name = crate::sys::net::host_name();
+    let name = crate::sys::interfaces::host_name();
     if std::net::ToSocketAddrs::to_socket_addrs(&(name.as_str(), 1)).is_err() {
         // A host that cannot resolve its own name says so; that is an answer to test as well.
         let config = local(1, 2, 1).rendezvous(tcp(&name, 1)).token("t");
@@ -101,7 +101,7 @@ fn by_a_file_even_over_a_stale_one() {
     let port = free_port();
     let stale = format!(
         r#"{{"format":1,"job":"lycaon","host":"{}","process":"x","addresses":["127.0.0.1:{port}"],"secret":{:?}}}"#,
-        crate::sys::net::host_name(),
+        crate::sys::interfaces::host_name(),
         [7u8; 32]
     );
     std::fs::write(&path, stale).unwrap();
