@@ -395,6 +395,9 @@ impl GroupCore {
                         return self.error(signature, elapsed, peer_in_group, link, cause);
                     }
                     Stop::Departed(peer) => Cause::RankLeft { rank: self.members[peer] },
+                    Stop::Ended(rank) => {
+                        Cause::RankDied { rank, how: "its process has ended".to_owned() }
+                    }
                     Stop::Interrupted => Cause::Interrupted { rank: me, operation: signature },
                     Stop::Deadline(waited) => self
                         .what_the_peer_does_instead(me, peer, signature)
@@ -411,7 +414,8 @@ impl GroupCore {
             Some(fabric) => fabric.watch.report(Scope::of(&cause, self.id), cause),
             None => Arc::new(cause),
         };
-        let cause = self.health.poison(verdict);
+        // Something earlier on the list may concern the group as well: all ranks take the first.
+        let cause = self.health.failure().unwrap_or_else(|| self.health.poison(verdict));
         let error = self.error(signature, elapsed, peer_in_group, link, cause);
         tracing::error!(rank = self.rank, group = self.id, %error, "operation failed");
         error
@@ -441,7 +445,11 @@ impl GroupCore {
     }
 
     fn loss(&self, me: usize, peer: usize, loss: Loss) -> Cause {
-        let departed = self.fabric.as_ref().is_some_and(|fabric| fabric.watch.departed(peer));
+        // Without a watch nobody passes on goodbyes, and the end of the link is the only one.
+        let departed = self
+            .fabric
+            .as_ref()
+            .is_some_and(|fabric| fabric.watch.departed(peer) || fabric.watch.is_alone());
         let kind = self
             .fabric
             .as_ref()
@@ -575,7 +583,7 @@ impl GroupCore {
 
     /// Closes the group. Idempotent.
     pub(crate) fn close(&self) {
-        if self.closed.swap(true, Ordering::SeqCst) {
+        if self.health.is_forked() || self.closed.swap(true, Ordering::SeqCst) {
             return;
         }
         self.health.poison(Arc::new(Cause::Closed));
