@@ -318,12 +318,9 @@ impl ErrorKind {
             ErrorKind::Deadline => {
                 failed(Cause::Deadline { rank: 1, operation, peer: Some(2), waited })
             }
-            ErrorKind::Mismatch => failed(Cause::Mismatch {
-                first: 0,
-                first_call: operation,
-                second: 1,
-                second_call,
-            }),
+            ErrorKind::Mismatch => {
+                failed(Cause::Mismatch { first: 0, first_call: operation, second: 1, second_call })
+            }
             ErrorKind::Interrupted => failed(Cause::Interrupted { rank: 1, operation }),
             ErrorKind::Closed => failed(Cause::Closed),
             ErrorKind::Forked => failed(Cause::Forked { owner: 4711 }),

@@ -15,7 +15,7 @@ use crate::fabric::{Exec, Fabric, Patience, Scope, Stop, Trouble, mismatch};
 use crate::reduce;
 use crate::sys::buf::Buffers;
 use crate::trace::{LinkInfo, Progress, Recorder, Ticket};
-use crate::transport::arena::ArenaGroup;
+use crate::transport::arena::{ArenaGroup, Liveness};
 use crate::transport::{Envelope, Lane, LaneKind, Loss};
 
 use super::health::Health;
@@ -36,6 +36,8 @@ pub(crate) struct GroupCore {
     /// None in a group of one that has no job around it.
     pub(crate) fabric: Option<Arc<Fabric>>,
     pub(crate) arena: Option<Mutex<ArenaGroup>>,
+    /// Whether the other processes at the arena live.
+    pub(crate) liveness: Option<Liveness>,
     pub(crate) health: Health,
     pub(crate) turn: Turn,
     pub(crate) recorder: Recorder,
@@ -90,6 +92,7 @@ impl GroupCore {
             members,
             fabric,
             arena: None,
+            liveness: None,
             turn: Turn::default(),
             recorder: Recorder::new(settings.recorder_length),
             tuner,
@@ -103,6 +106,7 @@ impl GroupCore {
     /// Gives the group its arena; before anybody uses it.
     pub(crate) fn set_arena(&mut self, arena: Option<ArenaGroup>) {
         self.tuner.set_arena(arena.is_some());
+        self.liveness = arena.as_ref().map(ArenaGroup::liveness);
         self.arena = arena.map(Mutex::new);
     }
 
@@ -279,7 +283,8 @@ impl GroupCore {
         let result = match (&self.fabric, algorithm) {
             (Some(fabric), Some(algorithm)) => {
                 let mut patience =
-                    Patience::new(fabric, &self.health, self.timeout(), ticket.began());
+                    Patience::new(fabric, &self.health, self.timeout(), ticket.began())
+                        .watching(self.liveness.as_ref());
                 if algorithm == Algorithm::Arena {
                     self.run_arena(problem, &signature, &mut buffers, &mut patience)
                 } else {
@@ -395,6 +400,10 @@ impl GroupCore {
                         return self.error(signature, elapsed, peer_in_group, link, cause);
                     }
                     Stop::Departed(peer) => Cause::RankLeft { rank: self.members[peer] },
+                    Stop::Gone(peer) => Cause::RankDied {
+                        rank: self.members[peer],
+                        how: "its process is gone".to_owned(),
+                    },
                     Stop::Interrupted => Cause::Interrupted { rank: me, operation: signature },
                     Stop::Deadline(waited) => self
                         .what_the_peer_does_instead(me, peer, signature)

@@ -200,6 +200,11 @@ impl Board {
         }
     }
 
+    /// The memory.
+    pub(crate) fn memory(&self) -> &Arc<Mapping> {
+        &self.memory
+    }
+
     /// The sizes.
     pub(crate) fn geometry(&self) -> &Geometry {
         &self.geometry
