@@ -9,7 +9,7 @@ use crate::call::{Call, Operation, Signature};
 use crate::collective::arena::{self, ArenaError};
 use crate::collective::plan::{Action, Plan, Slot, Span};
 use crate::collective::{Algorithm, Problem, schedule};
-use crate::dtype::DType;
+use crate::dtype::{DType, Op};
 use crate::error::{ArgumentError, Cause, Error, LinkKind, OperationError, Result};
 use crate::fabric::{Exec, Fabric, Patience, Scope, Stop, Trouble, mismatch};
 use crate::reduce;
@@ -621,5 +621,9 @@ pub(crate) fn alone(problem: &Problem, buffers: &mut Buffers<'_>) {
         let (output, input) =
             buffers.split(Span::new(Slot::Output, 0, len), &[Span::new(Slot::Input, 0, len)]);
         output.copy_from_slice(input[0]);
+    }
+    // Logical operators give 0 or 1 from one contribution too.
+    if let Some(op @ (Op::LogicalAnd | Op::LogicalOr)) = problem.op {
+        reduce::reduce_in_place(problem.dtype, op, 1, buffers.output_mut(), &[], &[]);
     }
 }
