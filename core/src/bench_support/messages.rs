@@ -133,7 +133,7 @@ impl Endpoint {
             if self.spins.is_some_and(|spins| idle > spins) && self.transport.prepare_sleep() {
                 self.poller.wait(PATIENCE).expect("a wait");
             } else {
-                std::hint::spin_loop();
+                std::thread::yield_now();
             }
         }
     }

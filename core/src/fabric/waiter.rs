@@ -7,6 +7,7 @@ use crate::collective::{Pause, Stopped, Waiter};
 use crate::error::Cause;
 use crate::group::Health;
 use crate::interrupt;
+use crate::transport::arena::Liveness;
 
 use super::{Fabric, LOOK};
 
@@ -41,6 +42,8 @@ pub(crate) enum Stop {
     Interrupted,
     /// The rank of the group that was waited for has said goodbye.
     Departed(usize),
+    /// The process of the rank of the group that was waited for is gone.
+    Gone(usize),
 }
 
 /// The waiting of one operation.
@@ -60,6 +63,8 @@ pub(crate) struct Patience<'a> {
     peer: Option<usize>,
     /// Whether that one had said goodbye at the last look.
     departed: Option<usize>,
+    /// For waits on shared memory, which does not tell by itself that a process has died.
+    liveness: Option<&'a Liveness>,
     stop: Option<Stop>,
 }
 
@@ -87,8 +92,15 @@ impl<'a> Patience<'a> {
             yields: 0,
             peer: None,
             departed: None,
+            liveness: None,
             stop: None,
         }
+    }
+
+    /// Watches the processes of an arena too.
+    pub(crate) fn watching(mut self, liveness: Option<&'a Liveness>) -> Self {
+        self.liveness = liveness;
+        self
     }
 
     /// Why the wait ended, after `Stopped`.
@@ -139,13 +151,18 @@ impl<'a> Patience<'a> {
         Phase::Sleep
     }
 
-    /// A rank that says goodbye has written all its flags before: if the flag was looked at again
-    /// since the goodbye and has not moved, it never will.
-    fn look_for_goodbye(&mut self, peer: usize) -> Result<(), Stop> {
-        if !self.health.departed(peer) {
+    /// A rank that says goodbye, or dies, has written all its flags before: if the flag was looked
+    /// at again since then and has not moved, it never will. The announcement of a death comes over
+    /// the control connections; without rank 0 there is none, and this look is what finds it.
+    fn look_for(&mut self, peer: usize) -> Result<(), Stop> {
+        let said_goodbye = self.health.departed(peer);
+        if !said_goodbye && self.liveness.is_none_or(|liveness| liveness.alive(peer)) {
             return Ok(());
         }
-        if self.departed.replace(peer) == Some(peer) { Err(Stop::Departed(peer)) } else { Ok(()) }
+        if self.departed.replace(peer) != Some(peer) {
+            return Ok(());
+        }
+        Err(if said_goodbye { Stop::Departed(peer) } else { Stop::Gone(peer) })
     }
 
     /// [`Patience::look`], but at most once in a millisecond.
@@ -190,7 +207,7 @@ impl Waiter for Patience<'_> {
             Phase::Spin => Ok(Pause::Spin),
             Phase::Yield => Ok(Pause::Yield),
             Phase::Sleep => {
-                if let Err(stop) = self.look().and_then(|()| self.look_for_goodbye(peer)) {
+                if let Err(stop) = self.look().and_then(|()| self.look_for(peer)) {
                     self.stop = Some(stop);
                     return Err(Stopped);
                 }

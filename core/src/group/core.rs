@@ -15,7 +15,7 @@ use crate::fabric::{Exec, Fabric, Patience, Scope, Stop, Trouble, mismatch};
 use crate::reduce;
 use crate::sys::buf::Buffers;
 use crate::trace::{LinkInfo, Progress, Recorder, Ticket};
-use crate::transport::arena::ArenaGroup;
+use crate::transport::arena::{ArenaGroup, Liveness};
 use crate::transport::{Envelope, Lane, LaneKind, Loss};
 
 use super::health::Health;
@@ -36,6 +36,8 @@ pub(crate) struct GroupCore {
     /// None in a group of one that has no job around it.
     pub(crate) fabric: Option<Arc<Fabric>>,
     pub(crate) arena: Option<Mutex<ArenaGroup>>,
+    /// Whether the other processes at the arena live.
+    pub(crate) liveness: Option<Liveness>,
     pub(crate) health: Health,
     pub(crate) turn: Turn,
     pub(crate) recorder: Recorder,
@@ -90,6 +92,7 @@ impl GroupCore {
             members,
             fabric,
             arena: None,
+            liveness: None,
             turn: Turn::default(),
             recorder: Recorder::new(settings.recorder_length),
             tuner,
@@ -103,6 +106,7 @@ impl GroupCore {
     /// Gives the group its arena; before anybody uses it.
     pub(crate) fn set_arena(&mut self, arena: Option<ArenaGroup>) {
         self.tuner.set_arena(arena.is_some());
+        self.liveness = arena.as_ref().map(ArenaGroup::liveness);
         self.arena = arena.map(Mutex::new);
     }
 
@@ -279,7 +283,8 @@ impl GroupCore {
         let result = match (&self.fabric, algorithm) {
             (Some(fabric), Some(algorithm)) => {
                 let mut patience =
-                    Patience::new(fabric, &self.health, self.timeout(), ticket.began());
+                    Patience::new(fabric, &self.health, self.timeout(), ticket.began())
+                        .watching(self.liveness.as_ref());
                 if algorithm == Algorithm::Arena {
                     self.run_arena(problem, &signature, &mut buffers, &mut patience)
                 } else {
@@ -395,6 +400,10 @@ impl GroupCore {
                         return self.error(signature, elapsed, peer_in_group, link, cause);
                     }
                     Stop::Departed(peer) => Cause::RankLeft { rank: self.members[peer] },
+                    Stop::Gone(peer) => Cause::RankDied {
+                        rank: self.members[peer],
+                        how: "its process is gone".to_owned(),
+                    },
                     Stop::Interrupted => Cause::Interrupted { rank: me, operation: signature },
                     Stop::Deadline(waited) => self
                         .what_the_peer_does_instead(me, peer, signature)
@@ -500,15 +509,8 @@ impl GroupCore {
         }
     }
 
-    fn number(&self, outgoing: bool, peer: usize, tag: u32) -> u64 {
-        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = numbers.entry((outgoing, peer, tag)).or_insert(0);
-        *next += 1;
-        *next - 1
-    }
-
-    /// Prepares a send (of the input), a receive (into the output) or both at once; the arguments
-    /// have been checked.
+    /// Posts a send (of the input), a receive (into the output) or both at once; the arguments have
+    /// been checked. Messages are posted in the order of their numbers, from whichever thread.
     pub(crate) fn prepare<'b>(
         &self,
         send: Option<Message>,
@@ -522,12 +524,16 @@ impl GroupCore {
             (Some(_), None) => Operation::Send,
             _ => Operation::Recv,
         };
-        let envelope = |outgoing: bool, message: &Message, bytes: usize| Envelope {
-            lane: Lane { group: self.id, kind: LaneKind::Message { tag: message.tag } },
-            signature: Signature {
-                sequence: self.number(outgoing, message.peer, message.tag),
-                call: Call::new(operation, message.dtype, (bytes / message.dtype.size()) as u64),
-            },
+        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut envelope = |outgoing: bool, message: &Message, bytes: usize| {
+            let next = numbers.entry((outgoing, message.peer, message.tag)).or_insert(0);
+            let sequence = *next;
+            *next += 1;
+            let call = Call::new(operation, message.dtype, (bytes / message.dtype.size()) as u64);
+            Envelope {
+                lane: Lane { group: self.id, kind: LaneKind::Message { tag: message.tag } },
+                signature: Signature { sequence, call },
+            }
         };
         let sending = send.as_ref().map(|message| envelope(true, message, input));
         let receiving = recv.as_ref().map(|message| envelope(false, message, output));
@@ -546,19 +552,17 @@ impl GroupCore {
                 plan.push(Action::Send { peer, from }, []);
             }
         }
-        Prepared {
-            exec: Exec::new(
-                fabric,
-                sending.unwrap_or(first),
-                receiving.unwrap_or(first),
-                Arc::clone(&self.members),
-                Box::new(std::iter::once(plan)),
-                buffers,
-            ),
-            signature: first.signature,
-            peer: message.peer,
-            tag: message.tag,
-        }
+        let mut exec = Exec::new(
+            fabric,
+            sending.unwrap_or(first),
+            receiving.unwrap_or(first),
+            Arc::clone(&self.members),
+            Box::new(std::iter::once(plan)),
+            buffers,
+        );
+        exec.start();
+        drop(numbers);
+        Prepared { exec, signature: first.signature, peer: message.peer, tag: message.tag }
     }
 
     /// Runs a message operation on this thread.

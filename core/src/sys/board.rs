@@ -200,6 +200,11 @@ impl Board {
         }
     }
 
+    /// The memory.
+    pub(crate) fn memory(&self) -> &Arc<Mapping> {
+        &self.memory
+    }
+
     /// The sizes.
     pub(crate) fn geometry(&self) -> &Geometry {
         &self.geometry
@@ -304,7 +309,6 @@ impl Board {
             return None;
         }
         self.seen |= 1 << peer;
-        #[expect(clippy::cast_possible_truncation, reason = "the high half")]
         Some((value >> 32) as u32)
     }
 

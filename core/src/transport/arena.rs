@@ -66,13 +66,29 @@ pub(crate) struct Posting {
     pub bytes: u64,
 }
 
+/// Tells whether the processes of an arena's ranks live, as far as the system can tell.
+#[derive(Clone, Debug)]
+pub(crate) struct Liveness {
+    memory: Arc<Mapping>,
+    rank: usize,
+}
+
+impl Liveness {
+    /// Whether the process of a rank of the arena still runs; a stopped one does. A system call.
+    pub(crate) fn alive(&self, rank: usize) -> bool {
+        self.memory.held(rank, self.rank)
+    }
+}
+
 /// One rank's handle on an arena.
 #[derive(Debug)]
 pub(crate) struct ArenaGroup {
     board: Board,
     signature: Signature,
-    /// The digest of the last call, which is often the next one too.
-    digest: (Call, u32),
+    /// The digest of the current call and its number.
+    digest: u32,
+    /// The digest of the call alone, which is often that of the next one too.
+    call_digest: u32,
     broken: bool,
 }
 
@@ -83,7 +99,8 @@ impl ArenaGroup {
         ArenaGroup {
             board: Board::new(memory, base, geometry, rank),
             signature: Signature { sequence: 0, call },
-            digest: (call, call.digest()),
+            digest: 0,
+            call_digest: call.digest(),
             broken: false,
         }
     }
@@ -96,6 +113,11 @@ impl ArenaGroup {
             .collect())
     }
 
+    /// What tells whether the other ranks' processes live, also while the arena is in use.
+    pub(crate) fn liveness(&self) -> Liveness {
+        Liveness { memory: Arc::clone(self.board.memory()), rank: self.rank() }
+    }
+
     /// The sizes.
     pub(crate) fn geometry(&self) -> &Geometry {
         self.board.geometry()
@@ -106,13 +128,15 @@ impl ArenaGroup {
         self.board.rank()
     }
 
-    fn digest(&mut self, signature: &Signature) -> u32 {
-        if self.digest.0 != signature.call {
-            self.digest = (signature.call, signature.call.digest());
+    fn enter(&mut self, signature: &Signature) {
+        if self.signature.call != signature.call {
+            self.call_digest = signature.call.digest();
         }
+        self.signature = *signature;
         // Spread, so that neighbours in sequence differ in more than one bit.
         #[expect(clippy::cast_possible_truncation, reason = "a hash")]
-        self.digest.1.wrapping_add((signature.sequence as u32).wrapping_mul(0x9e37_79b1))
+        let sequence = (signature.sequence as u32).wrapping_mul(0x9e37_79b1);
+        self.digest = self.call_digest.wrapping_add(sequence);
     }
 
     /// Begins an operation: posts the card, with what `fill` writes as payload.
@@ -125,14 +149,13 @@ impl ArenaGroup {
         if self.broken || !self.board.complete() {
             return Err(ArenaError::Stopped);
         }
-        let digest = self.digest(signature);
-        self.signature = *signature;
+        self.enter(signature);
         let mut name = [0; NAME];
         name[..8].copy_from_slice(&signature.sequence.to_le_bytes());
         name[8..].copy_from_slice(&signature.call.encode());
         let payload = u32::try_from(posting.payload).expect("payloads of cards are small");
         let note = Note { name, reads: posting.reads, payload, bytes: posting.bytes };
-        self.board.post(digest, &note, fill);
+        self.board.post(self.digest, &note, fill);
         Ok(())
     }
 
@@ -146,12 +169,12 @@ impl ArenaGroup {
         &mut self,
         waiter: &mut (impl Waiter + ?Sized),
     ) -> Result<(), ArenaError> {
-        let (rank, digest) = (self.rank(), self.digest(&{ self.signature }));
+        let rank = self.rank();
         for peer in (0..self.geometry().ranks).filter(|peer| *peer != rank) {
             let board = &self.board;
             wait(board.card_word(peer), |value| board.is_card(value), peer, waiter)?;
             let remote = self.board.see(peer).expect("the card was there and stays");
-            if remote != digest {
+            if remote != self.digest {
                 return Err(self.mismatch(peer));
             }
         }

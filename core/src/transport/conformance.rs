@@ -227,7 +227,8 @@ pub(crate) fn contents(from: usize, lane: Lane, index: u64, len: usize) -> Vec<u
         LaneKind::Collective => 7,
         LaneKind::Message { tag } => u64::from(tag) + 11,
     };
-    let mut state = (from as u64 + 1) * 0x9e37_79b9 ^ lane.group << 40 ^ tag << 20 ^ index << 3;
+    let mut state =
+        ((from as u64 + 1) * 0x9e37_79b9) ^ (lane.group << 40) ^ (tag << 20) ^ (index << 3);
     let mut next = || {
         state =
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

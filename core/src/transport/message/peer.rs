@@ -473,14 +473,14 @@ impl<S: Stream> Peer<S> {
             Frame::Eager(subject) => {
                 let sink = self.on_eager(subject, shared)?;
                 let remaining = usize::try_from(subject.len).expect("below the eager limit");
-                self.rails[at].payload = Some(Payload { sink, at: 0, remaining });
+                self.rails[at].expect(Payload { sink, at: 0, remaining });
             }
             Frame::Data { lane, index, total, offset, len } => {
                 let sink = self.on_data(lane, index, total, shared)?;
                 let too_large = |_| Violation::Unasked { index };
                 let offset = usize::try_from(offset).map_err(too_large)?;
                 let remaining = usize::try_from(len).map_err(too_large)?;
-                self.rails[at].payload = Some(Payload { sink, at: offset, remaining });
+                self.rails[at].expect(Payload { sink, at: offset, remaining });
             }
             Frame::Clear(subject) => self.on_clear(&subject, shared)?,
             Frame::Announce(subject) => self.on_announce(subject, shared),

