@@ -163,7 +163,8 @@ impl BenchOptions {
     pub(super) fn check(&self) -> Result<(), BenchError> {
         self.sizes()?;
         if self.operations().iter().any(|operation| reduces(*operation)) {
-            self.op.check(self.dtype).map_err(lycaon::Error::from)?;
+            let usage = |error: lycaon::error::ArgumentError| BenchError::Usage(error.to_string());
+            self.op.check(self.dtype).map_err(usage)?;
         }
         if self.pin && !cfg!(target_os = "linux") {
             return Err(BenchError::Usage("--pin: this system does not pin processes".to_owned()));

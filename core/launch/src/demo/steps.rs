@@ -191,7 +191,7 @@ impl<'a> Stage<'a> {
             *value == element(other * SIDE + row, rank * SIDE + column)
         });
         let found = Found { bytes: Some(8 * (ranks * block) as u64), seconds, right };
-        self.show("all_to_all", "rows of a matrix become columns, f64", &found)
+        self.show("all_to_all", "a matrix transposed, f64", &found)
     }
 
     pub(super) fn ring(&mut self) -> Result<(), DemoError> {
@@ -212,7 +212,7 @@ impl<'a> Stage<'a> {
         })?;
         right &= held == own;
         let found = Found { bytes: Some(4 * COUNT as u64), seconds, right };
-        self.show("send_recv", "once around the ring, and back home", &found)
+        self.show("send_recv", "once around the ring, back home", &found)
     }
 
     pub(super) fn halves(&mut self) -> Result<(), DemoError> {
