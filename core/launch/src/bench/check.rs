@@ -153,7 +153,7 @@ mod tests {
     fn right_results_pass_and_wrong_ones_are_counted() {
         let size = 3;
         let groups = lycaon::in_process(size, &Default::default()).unwrap();
-        let check_all = |group: Group| {
+        let check_all = move |group: Group| {
             let rank = group.rank();
             for operation in MEASURED {
                 for (form, bytes) in [(Form::OutOfPlace, 120_000), (Form::InPlace, 36)] {
