@@ -22,7 +22,7 @@ pub struct Work<T> {
     group: Group,
     completion: Arc<Completion>,
     lent: Arc<Lent>,
-    finish: Box<dyn FnOnce(Parcel) -> T + Send>,
+    finish: Box<dyn FnOnce(Parcel) -> T + Send + Sync>,
     signature: Signature,
     began: Instant,
 }
@@ -32,14 +32,14 @@ impl<T> Work<T> {
         group: Group,
         completion: Arc<Completion>,
         lent: Arc<Lent>,
-        finish: impl FnOnce(Parcel) -> T + Send + 'static,
+        finish: impl FnOnce(Parcel) -> T + Send + Sync + 'static,
         signature: Signature,
     ) -> Self {
         Work { group, completion, lent, finish: Box::new(finish), signature, began: Instant::now() }
     }
 
     /// The same operation with another form of its result.
-    pub fn map<U>(self, convert: impl FnOnce(T) -> U + Send + 'static) -> Work<U>
+    pub fn map<U>(self, convert: impl FnOnce(T) -> U + Send + Sync + 'static) -> Work<U>
     where
         T: 'static,
     {

@@ -96,6 +96,18 @@ impl<'b> Exec<'b> {
         }
     }
 
+    /// Posts what can be posted at once, so that it keeps its place before what is posted later.
+    pub(crate) fn start(&mut self) {
+        if let Some(plan) = self.schedule.next() {
+            self.buffers.reserve_scratch(plan.scratch);
+            let mut run = Run::new(plan);
+            let mut core = self.fabric.lock();
+            let Self { mailbox, send, recv, members, buffers, .. } = self;
+            run.post(&mut core, *mailbox, send, recv, members, buffers);
+            self.run = Some(run);
+        }
+    }
+
     /// Drives the operation to its end on this thread.
     pub(crate) fn drive(&mut self, patience: &mut Patience<'_>) -> Result<(), Trouble> {
         loop {
@@ -133,7 +145,7 @@ impl<'b> Exec<'b> {
                 &self.members,
                 &mut self.buffers,
             );
-            core.progress();
+            self.fabric.progress(&mut core, Some(self.mailbox));
             let done = match &mut core.mailboxes[self.mailbox as usize] {
                 Some(mailbox) => std::mem::take(&mut mailbox.done),
                 None => Vec::new(),
@@ -174,7 +186,7 @@ impl<'b> Exec<'b> {
             }
         }
         // What completed just before it was cancelled must not reach the mailbox's next owner.
-        core.progress();
+        self.fabric.progress(&mut core, Some(self.mailbox));
         self.run = None;
     }
 

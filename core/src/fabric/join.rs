@@ -118,14 +118,8 @@ fn make_links(session: &mut Session, config: &Config) -> Result<Links, StartErro
             kinds[first * size + second] = kind;
         }
     }
-    let crowding = (0..size)
-        .map(|of| {
-            let ranks = hosts.iter().filter(|host| **host == hosts[of]).count();
-            ranks * 100 / cards[of].cores.max(1)
-        })
-        .max()
-        .unwrap_or(100);
-    let matrix = Matrix::new(hosts.clone(), crowding, |low, high| kinds[low * size + high]);
+    let cores = cards.iter().map(|card| card.cores).collect();
+    let matrix = Matrix::new(hosts.clone(), cores, |low, high| kinds[low * size + high]);
 
     let poller = Poller::new().map_err(system(rank, "make a poller"))?;
     let mut names: Vec<Option<(LinkKind, String)>> = vec![None; size];

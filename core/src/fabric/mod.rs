@@ -62,7 +62,9 @@ pub(crate) struct Core {
     mailboxes: Vec<Option<Mailbox>>,
     lost: Vec<Option<Loss>>,
     mismatches: Vec<(u64, Cause)>,
+    /// Whether a thread sleeps in the poller, and how many wait for one that does.
     sleeping: bool,
+    followers: usize,
     closed: bool,
 }
 
@@ -116,6 +118,7 @@ impl Fabric {
                 lost,
                 mismatches: Vec::new(),
                 sleeping: false,
+                followers: 0,
                 closed: false,
             }),
             woken: Condvar::new(),
@@ -160,11 +163,24 @@ impl Fabric {
 
     /// Moves everything on, unless another thread is at it. Returns whether something moved.
     pub(crate) fn try_progress(&self) -> bool {
-        match self.core.try_lock() {
-            Ok(mut core) => core.progress(),
-            Err(std::sync::TryLockError::Poisoned(core)) => core.into_inner().progress(),
-            Err(std::sync::TryLockError::WouldBlock) => false,
+        let mut core = match self.core.try_lock() {
+            Ok(core) => core,
+            Err(std::sync::TryLockError::Poisoned(core)) => core.into_inner(),
+            Err(std::sync::TryLockError::WouldBlock) => return false,
+        };
+        self.progress(&mut core, None)
+    }
+
+    /// Moves everything on, on behalf of the operation with this mailbox. Returns whether something
+    /// moved.
+    fn progress(&self, core: &mut Core, own: Option<u32>) -> bool {
+        let Moved { any, for_others } = core.progress(own);
+        // What completed for another operation may be what its thread sleeps for, and no file
+        // descriptor will tell it any more.
+        if for_others && (core.sleeping || core.followers > 0) {
+            self.wake();
         }
+        any
     }
 
     /// Whether any operation has messages under way.
@@ -184,7 +200,10 @@ impl Fabric {
             return;
         }
         if core.sleeping {
-            let _ = self.woken.wait_timeout(core, limit);
+            core.followers += 1;
+            let (mut core, _) =
+                self.woken.wait_timeout(core, limit).unwrap_or_else(PoisonError::into_inner);
+            core.followers -= 1;
             return;
         }
         core.sleeping = true;
@@ -262,25 +281,35 @@ impl Drop for Fabric {
     }
 }
 
+/// What a step of progress has done.
+struct Moved {
+    any: bool,
+    /// Something completed, or failed, for another operation than the one that made progress.
+    for_others: bool,
+}
+
 impl Core {
-    fn progress(&mut self) -> bool {
-        let mut moved = false;
+    fn progress(&mut self, own: Option<u32>) -> Moved {
+        let mut moved = Moved { any: false, for_others: false };
         for transport in &mut self.transports {
-            moved |= transport.progress(&mut self.events);
+            moved.any |= transport.progress(&mut self.events);
         }
         for event in self.events.drain(..) {
             match event {
                 Event::Sent(id) | Event::Received(id) => {
-                    let (mailbox, step) = ((id.0 >> 32) as usize, id.0 as u32);
-                    if let Some(Some(mailbox)) = self.mailboxes.get_mut(mailbox) {
+                    let (at, step) = ((id.0 >> 32) as u32, id.0 as u32);
+                    moved.for_others |= own != Some(at);
+                    if let Some(Some(mailbox)) = self.mailboxes.get_mut(at as usize) {
                         mailbox.done.push(step);
                     }
                 }
                 Event::Mismatch { peer, lane, local, remote } => {
+                    moved.for_others = true;
                     let cause = mismatch(self.rank, local, peer, remote);
                     self.mismatches.push((lane.group, cause));
                 }
                 Event::Lost { peer, loss } => {
+                    moved.for_others = true;
                     if self.lost[peer].is_none() {
                         self.lost[peer] = Some(loss);
                     }

@@ -9,7 +9,7 @@ use crate::call::{Call, Operation, Signature};
 use crate::collective::arena::{self, ArenaError};
 use crate::collective::plan::{Action, Plan, Slot, Span};
 use crate::collective::{Algorithm, Problem, schedule};
-use crate::dtype::DType;
+use crate::dtype::{DType, Op};
 use crate::error::{ArgumentError, Cause, Error, LinkKind, OperationError, Result};
 use crate::fabric::{Exec, Fabric, Patience, Scope, Stop, Trouble, mismatch};
 use crate::reduce;
@@ -261,10 +261,10 @@ impl GroupCore {
         if self.size == 1 {
             return None;
         }
-        let algorithm = self.tuner.choose_for(&checked.problem);
-        // Where only the root knows all counts, the ranks could not agree on anything else.
+        // Where only the root knows all counts, the ranks could not agree on anything that
+        // depends on them.
         let at_root = checked.call.layout == request::COUNTS_AT_ROOT;
-        Some(if at_root && algorithm != Algorithm::Arena { Algorithm::Direct } else { algorithm })
+        Some(self.tuner.choose_for(&checked.problem, at_root))
     }
 
     fn execute(
@@ -508,15 +508,8 @@ impl GroupCore {
         }
     }
 
-    fn number(&self, outgoing: bool, peer: usize, tag: u32) -> u64 {
-        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = numbers.entry((outgoing, peer, tag)).or_insert(0);
-        *next += 1;
-        *next - 1
-    }
-
-    /// Prepares a send (of the input), a receive (into the output) or both at once; the arguments
-    /// have been checked.
+    /// Posts a send (of the input), a receive (into the output) or both at once; the arguments have
+    /// been checked. Messages are posted in the order of their numbers, from whichever thread.
     pub(crate) fn prepare<'b>(
         &self,
         send: Option<Message>,
@@ -530,12 +523,16 @@ impl GroupCore {
             (Some(_), None) => Operation::Send,
             _ => Operation::Recv,
         };
-        let envelope = |outgoing: bool, message: &Message, bytes: usize| Envelope {
-            lane: Lane { group: self.id, kind: LaneKind::Message { tag: message.tag } },
-            signature: Signature {
-                sequence: self.number(outgoing, message.peer, message.tag),
-                call: Call::new(operation, message.dtype, (bytes / message.dtype.size()) as u64),
-            },
+        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut envelope = |outgoing: bool, message: &Message, bytes: usize| {
+            let next = numbers.entry((outgoing, message.peer, message.tag)).or_insert(0);
+            let sequence = *next;
+            *next += 1;
+            let call = Call::new(operation, message.dtype, (bytes / message.dtype.size()) as u64);
+            Envelope {
+                lane: Lane { group: self.id, kind: LaneKind::Message { tag: message.tag } },
+                signature: Signature { sequence, call },
+            }
         };
         let sending = send.as_ref().map(|message| envelope(true, message, input));
         let receiving = recv.as_ref().map(|message| envelope(false, message, output));
@@ -554,19 +551,17 @@ impl GroupCore {
                 plan.push(Action::Send { peer, from }, []);
             }
         }
-        Prepared {
-            exec: Exec::new(
-                fabric,
-                sending.unwrap_or(first),
-                receiving.unwrap_or(first),
-                Arc::clone(&self.members),
-                Box::new(std::iter::once(plan)),
-                buffers,
-            ),
-            signature: first.signature,
-            peer: message.peer,
-            tag: message.tag,
-        }
+        let mut exec = Exec::new(
+            fabric,
+            sending.unwrap_or(first),
+            receiving.unwrap_or(first),
+            Arc::clone(&self.members),
+            Box::new(std::iter::once(plan)),
+            buffers,
+        );
+        exec.start();
+        drop(numbers);
+        Prepared { exec, signature: first.signature, peer: message.peer, tag: message.tag }
     }
 
     /// Runs a message operation on this thread.
@@ -626,5 +621,9 @@ pub(crate) fn alone(problem: &Problem, buffers: &mut Buffers<'_>) {
         let (output, input) =
             buffers.split(Span::new(Slot::Output, 0, len), &[Span::new(Slot::Input, 0, len)]);
         output.copy_from_slice(input[0]);
+    }
+    // Logical operators give 0 or 1 from one contribution too.
+    if let Some(op @ (Op::LogicalAnd | Op::LogicalOr)) = problem.op {
+        reduce::reduce_in_place(problem.dtype, op, 1, buffers.output_mut(), &[], &[]);
     }
 }

@@ -14,7 +14,7 @@ use std::net::{self, Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use self::establish::{Attempt, EstablishError, LinkFailure, Request, establish};
+pub(crate) use self::establish::{EstablishError, Request, establish};
 pub(crate) use self::listener::{Candidate, Listener};
 use super::message::{Messenger, Settings};
 use super::stream::Stream;
