@@ -126,10 +126,6 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn owner(&self) -> u32 {
-        self.owner
-    }
-
     /// Whether this process is a fork of the owner. Its locks may be held by threads that do not
     /// exist here, so everything looks at this first.
     pub(super) fn is_forked(&self) -> bool {
@@ -331,11 +327,6 @@ impl Control {
     /// Ranks of the job.
     pub(crate) fn size(&self) -> usize {
         self.0.shared.size
-    }
-
-    /// The process that started the group.
-    pub(crate) fn owner(&self) -> u32 {
-        self.0.shared.owner
     }
 
     /// How many failures have been announced. One atomic load.

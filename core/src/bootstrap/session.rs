@@ -126,11 +126,6 @@ impl Session {
         self.shared.size
     }
 
-    /// The process that is forming the group.
-    pub(crate) fn owner(&self) -> u32 {
-        self.shared.owner()
-    }
-
     /// The name of the job.
     pub(crate) fn job(&self) -> &str {
         &self.job
