@@ -122,7 +122,8 @@ fn a_logical_result_is_0_or_1_in_a_group_of_one_too() {
 #[test]
 fn closing_ends_what_runs_in_the_background_at_once() {
     for arena in [true, false] {
-        let mut groups = lycaon::in_process(2, &options(arena, None)).expect("threads need nothing");
+        let mut groups =
+            lycaon::in_process(2, &options(arena, None)).expect("threads need nothing");
         let other = groups.pop().expect("two groups");
         let group = groups.pop().expect("two groups");
         let work = group.barrier_async().expect("starts");
