@@ -125,6 +125,8 @@ impl Worker {
 
     /// Ends the thread. What has not completed fails.
     pub(super) fn stop(&self) {
+        // What the thread waits in, in shared memory too, ends by this.
+        self.core.health.poison(Arc::new(Cause::Closed));
         self.shared.lock().stop = true;
         self.shared.changed.notify_one();
         if let Some(fabric) = &self.core.fabric {

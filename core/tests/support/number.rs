@@ -136,7 +136,8 @@ impl Number for Truth {
     const BYTES: usize = 1;
 
     fn value(op: Op, hash: u64) -> Self {
-        let one_in = if matches!(op, Op::Prod | Op::Min | Op::BitAnd | Op::LogicalAnd) { 8 } else { 2 };
+        let one_in =
+            if matches!(op, Op::Prod | Op::Min | Op::BitAnd | Op::LogicalAnd) { 8 } else { 2 };
         if hash % one_in == 0 { Truth(0) } else { Truth(if hash >> 62 == 0 { 0x82 } else { 1 }) }
     }
 

@@ -253,8 +253,7 @@ impl Cluster {
         for (number, rank) in self.ranks.iter().enumerate() {
             if rank.is_some() {
                 let output = self.output(number);
-                let lines: Vec<&str> =
-                    output.lines().filter(|line| !line.is_empty()).collect();
+                let lines: Vec<&str> = output.lines().filter(|line| !line.is_empty()).collect();
                 let from = lines.len().saturating_sub(30);
                 report += &format!("--- rank {number}\n{}\n", lines[from..].join("\n"));
             }
