@@ -204,7 +204,7 @@ fn numpy(py: Python<'_>) -> PyResult<Option<&'static Numpy>> {
             empty_like: get("empty_like")?,
             asarray: get("asarray")?,
             uint16: get("uint16")?,
-            dtypes: Default::default(),
+            dtypes: [const { PyOnceLock::new() }; DType::ALL.len()],
         }))
     })?;
     Ok(found.as_ref())
@@ -254,11 +254,7 @@ impl Numpy {
 }
 
 /// An array without NumPy. Where `memoryview` has no letter for the type, its bytes.
-fn memory_view<'py>(
-    py: Python<'py>,
-    dtype: DType,
-    shape: &[usize],
-) -> PyResult<Bound<'py, PyAny>> {
+fn memory_view<'py>(py: Python<'py>, dtype: DType, shape: &[usize]) -> PyResult<Bound<'py, PyAny>> {
     let count: usize = shape.iter().product();
     let bytes = PyByteArray::new_with(py, count * dtype.size(), |_| Ok(()))?;
     let view = PyMemoryView::from(bytes.as_any())?.into_any();

@@ -90,8 +90,8 @@ pub(crate) fn from_object(object: &Bound<'_, PyAny>) -> PyResult<DType> {
         // Such as `torch.float32`.
         Err(_) => object.str()?.to_cow()?.into_owned(),
     };
-    let dtype = from_name(text.rsplit('.').next().unwrap_or(&text))
-        .ok_or_else(|| unknown(py, &text))?;
+    let dtype =
+        from_name(text.rsplit('.').next().unwrap_or(&text)).ok_or_else(|| unknown(py, &text))?;
     // NumPy says the order of a dtype where it is not that of the machine.
     match object.getattr("byteorder").and_then(|order| order.extract::<char>()) {
         Ok('>') if cfg!(target_endian = "little") => Err(byte_order(py, dtype)),

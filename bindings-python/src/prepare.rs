@@ -132,9 +132,8 @@ impl<'py> Caller<'_, 'py> {
     }
 
     fn total(&self, rows: &[u64]) -> PyResult<usize> {
-        let total = rows.iter().try_fold(0usize, |sum, rows| {
-            sum.checked_add(usize::try_from(*rows).ok()?)
-        });
+        let total =
+            rows.iter().try_fold(0usize, |sum, rows| sum.checked_add(usize::try_from(*rows).ok()?));
         self.core(total.ok_or(ArgumentError::TooLarge { what: "output" }))
     }
 
@@ -216,13 +215,16 @@ impl<'py> Caller<'_, 'py> {
         request: impl FnOnce(DType) -> Request,
         x: Array<'_, 'py>,
         place: &Place<'_, 'py>,
+        check: impl FnOnce(&[usize]) -> PyResult<()>,
     ) -> PyResult<Prepared> {
         self.not_both(place)?;
         if place.in_place {
             let target = Target::of(x, "x")?;
+            check(&target.shape)?;
             return Ok(Self::collective(request(target.dtype), None, Some(target), self.py));
         }
         let source = Source::read(x)?;
+        check(&source.shape)?;
         let target = self.target(place.out, source.dtype, &source.shape, Some(&source))?;
         let request = request(source.dtype);
         let input = self.beside(source, &target, true)?;
@@ -252,7 +254,7 @@ impl<'py> Caller<'_, 'py> {
         place: &Place<'_, 'py>,
     ) -> PyResult<Prepared> {
         let op = self.op(op)?;
-        self.same_shape(|dtype| Request::new(operation, dtype).op(op), x, place)
+        self.same_shape(|dtype| Request::new(operation, dtype).op(op), x, place, |_| Ok(()))
     }
 
     pub(crate) fn reduce(
@@ -266,7 +268,7 @@ impl<'py> Caller<'_, 'py> {
         let root = self.peer("root", root)?;
         let request = |dtype| Request::new(Operation::Reduce, dtype).op(op).root(root);
         if self.rank() == root {
-            return self.same_shape(request, x, place);
+            return self.same_shape(request, x, place, |_| Ok(()));
         }
         self.not_both(place)?;
         self.unused("out", place.out)?;
@@ -409,9 +411,7 @@ impl<'py> Caller<'_, 'py> {
     fn unused(&self, what: &'static str, given: Option<Array<'_, 'py>>) -> PyResult<()> {
         match given {
             None => Ok(()),
-            Some(_) => {
-                self.core(Err(ArgumentError::UnusedBuffer { rank: self.rank(), what }))
-            }
+            Some(_) => self.core(Err(ArgumentError::UnusedBuffer { rank: self.rank(), what })),
         }
     }
 
@@ -454,11 +454,8 @@ impl<'py> Caller<'_, 'py> {
         x: Array<'_, 'py>,
         place: &Place<'_, 'py>,
     ) -> PyResult<Prepared> {
-        let prepared =
-            self.same_shape(|dtype| Request::new(Operation::AllToAll, dtype), x, place)?;
-        let shape = View::of(x).map(|view| view.shape().to_vec()).unwrap_or_default();
-        self.share("axis 0 of x", &shape)?;
-        Ok(prepared)
+        let divisible = |shape: &[usize]| self.share("axis 0 of x", shape).map(|_| ());
+        self.same_shape(|dtype| Request::new(Operation::AllToAll, dtype), x, place, divisible)
     }
 
     pub(crate) fn all_to_all_v(

@@ -10,7 +10,13 @@ static OPEN: Mutex<Registry> = Mutex::new(Registry { next: 0, groups: BTreeMap::
 
 struct Registry {
     next: u64,
-    groups: BTreeMap<u64, Group>,
+    groups: BTreeMap<u64, Entry>,
+}
+
+struct Entry {
+    group: Group,
+    /// The process that made it: a forked child has no business with its parent's groups.
+    owner: u32,
 }
 
 fn lock() -> MutexGuard<'static, Registry> {
@@ -22,13 +28,14 @@ pub(crate) fn add(group: &Group) -> u64 {
     let mut open = lock();
     let number = open.next;
     open.next += 1;
-    open.groups.insert(number, group.clone());
+    let entry = Entry { group: group.clone(), owner: std::process::id() };
+    open.groups.insert(number, entry);
     number
 }
 
 /// Forgets a group; the caller drops the handle without the GIL.
 pub(crate) fn remove(number: u64) -> Option<Group> {
-    lock().groups.remove(&number)
+    lock().groups.remove(&number).map(|entry| entry.group)
 }
 
 /// Closes all groups, the youngest first: sub-groups before what they are part of. The interpreter
@@ -38,8 +45,12 @@ pub(crate) fn remove(number: u64) -> Option<Group> {
 pub(crate) fn close_all(py: Python<'_>) {
     // Operations in the background give their buffers back with the GIL.
     py.detach(|| {
-        while let Some((_, group)) = { lock().groups.pop_last() } {
-            group.close();
+        while let Some((_, entry)) = { lock().groups.pop_last() } {
+            if entry.owner == std::process::id() {
+                entry.group.close();
+            } else {
+                std::mem::forget(entry.group);
+            }
         }
     });
 }

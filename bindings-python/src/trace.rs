@@ -4,7 +4,7 @@ use lycaon::trace;
 use pyo3::prelude::*;
 
 /// How far a group has come.
-#[pyclass(frozen, get_all, skip_from_py_object, module = "lycaon")]
+#[pyclass(frozen, get_all, module = "lycaon")]
 pub(crate) struct Progress {
     /// Operations that this rank has begun.
     started: u64,
@@ -41,7 +41,7 @@ impl Progress {
 }
 
 /// The link between this rank and another one.
-#[pyclass(frozen, get_all, skip_from_py_object, module = "lycaon")]
+#[pyclass(frozen, get_all, module = "lycaon")]
 pub(crate) struct Link {
     /// The other rank.
     peer: usize,
@@ -77,7 +77,7 @@ impl Link {
 }
 
 /// One operation in the flight recorder.
-#[pyclass(frozen, get_all, skip_from_py_object, module = "lycaon")]
+#[pyclass(frozen, get_all, module = "lycaon")]
 pub(crate) struct Record {
     operation: &'static str,
     /// Its number: of the collective in its group, or of the message on its tag.

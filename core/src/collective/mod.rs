@@ -21,6 +21,8 @@ mod spread;
 mod tree;
 
 pub(crate) use cut::Limits;
+#[cfg(test)]
+pub(crate) use schedule::{Schedule, effective};
 pub(crate) use schedule::{Shape, log2_ceil, log2_floor, schedule, sums_in_rank_order, supports};
 
 use std::fmt;

@@ -154,7 +154,8 @@ impl<'b> Exec<'b> {
                 run.complete(*step);
             }
             if done.is_empty() {
-                Self::trouble(&core, run, &self.members, self.recv.lane.group)?;
+                let alone = self.fabric.watch.is_alone();
+                Self::trouble(&core, run, &self.members, self.recv.lane.group, alone)?;
             }
             drop(core);
             let mut advanced = !done.is_empty();
@@ -195,19 +196,30 @@ impl<'b> Exec<'b> {
         self.buffers.output_mut()
     }
 
-    fn trouble(core: &Core, run: &Run, members: &[usize], group: u64) -> Result<(), Trouble> {
+    /// What has happened that this operation, and nothing but it and its group, fails of.
+    fn trouble(
+        core: &Core,
+        run: &Run,
+        members: &[usize],
+        group: u64,
+        alone: bool,
+    ) -> Result<(), Trouble> {
         if let Some((_, cause)) = core.mismatches.iter().find(|(id, _)| *id == group) {
             return Err(Trouble::Cause(cause.clone()));
         }
         if core.lost.iter().all(Option::is_none) {
             return Ok(());
         }
-        for peer in run.waited_for() {
-            if let Some(loss) = &core.lost[members[peer]] {
-                return Err(Trouble::Lost { peer: members[peer], loss: loss.clone() });
-            }
+        let lost = |peer: usize| Some((peer, core.lost[peer].clone()?));
+        let broke = |peer: &usize| matches!(core.lost[*peer], Some(Loss::Broken(_)));
+        let needed = run.waited_for().map(|peer| members[peer]);
+        // Whoever this rank waits for may have failed because of a third one. If nobody passes
+        // that on, the third one's end has to be seen here as well.
+        let others = members.iter().copied().filter(|peer| alone && broke(peer));
+        match needed.chain(others).find_map(lost) {
+            Some((peer, loss)) => Err(Trouble::Lost { peer, loss }),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// A rank of the group that this operation waits for: one that has to send, else one that has

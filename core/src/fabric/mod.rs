@@ -18,6 +18,7 @@ use std::time::Duration;
 use crate::call::Signature;
 use crate::error::{Cause, LinkKind};
 use crate::sys::buf::{ConstBuf, MutBuf};
+use crate::sys::owner::Owner;
 use crate::sys::poller::Poller;
 use crate::transport::{Envelope, Event, LinkCounters, Loss, PostId, Transport};
 
@@ -26,7 +27,7 @@ pub(crate) use exec::{Exec, State, Trouble};
 pub(crate) use join::join;
 pub(crate) use matrix::Matrix;
 pub(crate) use waiter::{Patience, Stop, WaitPolicy};
-pub(crate) use watch::{ControlWatch, LocalWatch, Scope, Watch};
+pub(crate) use watch::{LocalWatch, Scope, Watch};
 
 /// How often a sleeping thread looks whether it should stop waiting.
 pub(crate) const LOOK: Duration = Duration::from_millis(25);
@@ -48,6 +49,7 @@ pub(crate) struct Fabric {
     poller: Arc<Poller>,
     core: Mutex<Core>,
     woken: Condvar,
+    owner: Owner,
 }
 
 /// The part under the lock.
@@ -120,6 +122,7 @@ impl Fabric {
                 closed: false,
             }),
             woken: Condvar::new(),
+            owner: Owner::this(),
         });
         let weak = Arc::downgrade(&fabric);
         fabric.watch.on_announcement(Box::new(move || {
@@ -132,6 +135,12 @@ impl Fabric {
 
     fn lock(&self) -> MutexGuard<'_, Core> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a rank of the job is known to have ended although nobody has told: where the watch
+    /// is over, the system is asked, which knows it of the processes of this host.
+    pub(crate) fn has_ended(&self, rank: usize) -> bool {
+        self.watch.is_alone() && !self.watch.departed(rank) && !self.arenas.alive(rank)
     }
 
     /// Wakes whoever sleeps, to look again.
@@ -210,6 +219,10 @@ impl Fabric {
 
     /// What has passed the link to a rank of the job.
     pub(crate) fn counters(&self, peer: usize) -> LinkCounters {
+        if self.owner.if_not_us().is_some() {
+            // The lock may have been taken when this process was forked.
+            return LinkCounters::default();
+        }
         let core = self.lock();
         core.route
             .get(peer)
@@ -220,7 +233,9 @@ impl Fabric {
 
     /// A group's lanes are no longer needed.
     pub(crate) fn forget_group(&self, group: u64) {
-        for transport in &mut self.lock().transports {
+        let mut core = self.lock();
+        core.mismatches.retain(|(id, _)| *id != group);
+        for transport in &mut core.transports {
             transport.forget_group(group);
         }
     }
@@ -236,6 +251,9 @@ impl Fabric {
 
     /// Says goodbye and closes all links. Idempotent and bounded.
     pub(crate) fn close(&self) {
+        if self.owner.if_not_us().is_some() {
+            return;
+        }
         let mut core = self.lock();
         if std::mem::replace(&mut core.closed, true) {
             return;
@@ -252,6 +270,13 @@ impl Fabric {
 
 impl Drop for Fabric {
     fn drop(&mut self) {
+        if self.owner.if_not_us().is_some() {
+            // The links are the parent's: their end would be written into memory and pollers that
+            // both processes have. The child's copies end with it.
+            let core = self.core.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(std::mem::take(&mut core.transports));
+            return;
+        }
         self.close();
     }
 }

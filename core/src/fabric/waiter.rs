@@ -7,7 +7,6 @@ use crate::collective::{Pause, Stopped, Waiter};
 use crate::error::Cause;
 use crate::group::Health;
 use crate::interrupt;
-use crate::transport::arena::Liveness;
 
 use super::{Fabric, LOOK};
 
@@ -42,8 +41,8 @@ pub(crate) enum Stop {
     Interrupted,
     /// The rank of the group that was waited for has said goodbye.
     Departed(usize),
-    /// The process of the rank of the group that was waited for is gone.
-    Gone(usize),
+    /// The process of this rank of the job has ended, and nobody was there to tell.
+    Ended(usize),
 }
 
 /// The waiting of one operation.
@@ -63,8 +62,6 @@ pub(crate) struct Patience<'a> {
     peer: Option<usize>,
     /// Whether that one had said goodbye at the last look.
     departed: Option<usize>,
-    /// For waits on shared memory, which does not tell by itself that a process has died.
-    liveness: Option<&'a Liveness>,
     stop: Option<Stop>,
 }
 
@@ -92,15 +89,8 @@ impl<'a> Patience<'a> {
             yields: 0,
             peer: None,
             departed: None,
-            liveness: None,
             stop: None,
         }
-    }
-
-    /// Watches the processes of an arena too.
-    pub(crate) fn watching(mut self, liveness: Option<&'a Liveness>) -> Self {
-        self.liveness = liveness;
-        self
     }
 
     /// Why the wait ended, after `Stopped`.
@@ -151,18 +141,13 @@ impl<'a> Patience<'a> {
         Phase::Sleep
     }
 
-    /// A rank that says goodbye, or dies, has written all its flags before: if the flag was looked
-    /// at again since then and has not moved, it never will. The announcement of a death comes over
-    /// the control connections; without rank 0 there is none, and this look is what finds it.
-    fn look_for(&mut self, peer: usize) -> Result<(), Stop> {
-        let said_goodbye = self.health.departed(peer);
-        if !said_goodbye && self.liveness.is_none_or(|liveness| liveness.alive(peer)) {
+    /// A rank that says goodbye has written all its flags before: if the flag was looked at again
+    /// since the goodbye and has not moved, it never will.
+    fn look_for_goodbye(&mut self, peer: usize) -> Result<(), Stop> {
+        if !self.health.departed(peer) {
             return Ok(());
         }
-        if self.departed.replace(peer) != Some(peer) {
-            return Ok(());
-        }
-        Err(if said_goodbye { Stop::Departed(peer) } else { Stop::Gone(peer) })
+        if self.departed.replace(peer) == Some(peer) { Err(Stop::Departed(peer)) } else { Ok(()) }
     }
 
     /// [`Patience::look`], but at most once in a millisecond.
@@ -195,6 +180,10 @@ impl<'a> Patience<'a> {
         if interrupt::requested() {
             return Err(Stop::Interrupted);
         }
+        if let Some(rank) = self.health.members().iter().find(|rank| self.fabric.has_ended(**rank))
+        {
+            return Err(Stop::Ended(*rank));
+        }
         let waited = now.saturating_duration_since(self.last);
         if waited >= self.timeout { Err(Stop::Deadline(waited)) } else { Ok(()) }
     }
@@ -207,7 +196,7 @@ impl Waiter for Patience<'_> {
             Phase::Spin => Ok(Pause::Spin),
             Phase::Yield => Ok(Pause::Yield),
             Phase::Sleep => {
-                if let Err(stop) = self.look().and_then(|()| self.look_for(peer)) {
+                if let Err(stop) = self.look().and_then(|()| self.look_for_goodbye(peer)) {
                     self.stop = Some(stop);
                     return Err(Stopped);
                 }

@@ -9,13 +9,13 @@ use crate::call::{Call, Operation, Signature};
 use crate::collective::arena::{self, ArenaError};
 use crate::collective::plan::{Action, Plan, Slot, Span};
 use crate::collective::{Algorithm, Problem, schedule};
-use crate::dtype::DType;
+use crate::dtype::{DType, Op};
 use crate::error::{ArgumentError, Cause, Error, LinkKind, OperationError, Result};
 use crate::fabric::{Exec, Fabric, Patience, Scope, Stop, Trouble, mismatch};
 use crate::reduce;
 use crate::sys::buf::Buffers;
 use crate::trace::{LinkInfo, Progress, Recorder, Ticket};
-use crate::transport::arena::{ArenaGroup, Liveness};
+use crate::transport::arena::ArenaGroup;
 use crate::transport::{Envelope, Lane, LaneKind, Loss};
 
 use super::health::Health;
@@ -36,8 +36,6 @@ pub(crate) struct GroupCore {
     /// None in a group of one that has no job around it.
     pub(crate) fabric: Option<Arc<Fabric>>,
     pub(crate) arena: Option<Mutex<ArenaGroup>>,
-    /// Whether the other processes at the arena live.
-    pub(crate) liveness: Option<Liveness>,
     pub(crate) health: Health,
     pub(crate) turn: Turn,
     pub(crate) recorder: Recorder,
@@ -92,7 +90,6 @@ impl GroupCore {
             members,
             fabric,
             arena: None,
-            liveness: None,
             turn: Turn::default(),
             recorder: Recorder::new(settings.recorder_length),
             tuner,
@@ -106,7 +103,6 @@ impl GroupCore {
     /// Gives the group its arena; before anybody uses it.
     pub(crate) fn set_arena(&mut self, arena: Option<ArenaGroup>) {
         self.tuner.set_arena(arena.is_some());
-        self.liveness = arena.as_ref().map(ArenaGroup::liveness);
         self.arena = arena.map(Mutex::new);
     }
 
@@ -283,8 +279,7 @@ impl GroupCore {
         let result = match (&self.fabric, algorithm) {
             (Some(fabric), Some(algorithm)) => {
                 let mut patience =
-                    Patience::new(fabric, &self.health, self.timeout(), ticket.began())
-                        .watching(self.liveness.as_ref());
+                    Patience::new(fabric, &self.health, self.timeout(), ticket.began());
                 if algorithm == Algorithm::Arena {
                     self.run_arena(problem, &signature, &mut buffers, &mut patience)
                 } else {
@@ -400,10 +395,9 @@ impl GroupCore {
                         return self.error(signature, elapsed, peer_in_group, link, cause);
                     }
                     Stop::Departed(peer) => Cause::RankLeft { rank: self.members[peer] },
-                    Stop::Gone(peer) => Cause::RankDied {
-                        rank: self.members[peer],
-                        how: "its process is gone".to_owned(),
-                    },
+                    Stop::Ended(rank) => {
+                        Cause::RankDied { rank, how: "its process has ended".to_owned() }
+                    }
                     Stop::Interrupted => Cause::Interrupted { rank: me, operation: signature },
                     Stop::Deadline(waited) => self
                         .what_the_peer_does_instead(me, peer, signature)
@@ -420,7 +414,8 @@ impl GroupCore {
             Some(fabric) => fabric.watch.report(Scope::of(&cause, self.id), cause),
             None => Arc::new(cause),
         };
-        let cause = self.health.poison(verdict);
+        // Something earlier on the list may concern the group as well: all ranks take the first.
+        let cause = self.health.failure().unwrap_or_else(|| self.health.poison(verdict));
         let error = self.error(signature, elapsed, peer_in_group, link, cause);
         tracing::error!(rank = self.rank, group = self.id, %error, "operation failed");
         error
@@ -450,7 +445,11 @@ impl GroupCore {
     }
 
     fn loss(&self, me: usize, peer: usize, loss: Loss) -> Cause {
-        let departed = self.fabric.as_ref().is_some_and(|fabric| fabric.watch.departed(peer));
+        // Without a watch nobody passes on goodbyes, and the end of the link is the only one.
+        let departed = self
+            .fabric
+            .as_ref()
+            .is_some_and(|fabric| fabric.watch.departed(peer) || fabric.watch.is_alone());
         let kind = self
             .fabric
             .as_ref()
@@ -584,7 +583,7 @@ impl GroupCore {
 
     /// Closes the group. Idempotent.
     pub(crate) fn close(&self) {
-        if self.closed.swap(true, Ordering::SeqCst) {
+        if self.health.is_forked() || self.closed.swap(true, Ordering::SeqCst) {
             return;
         }
         self.health.poison(Arc::new(Cause::Closed));
@@ -622,5 +621,9 @@ pub(crate) fn alone(problem: &Problem, buffers: &mut Buffers<'_>) {
         let (output, input) =
             buffers.split(Span::new(Slot::Output, 0, len), &[Span::new(Slot::Input, 0, len)]);
         output.copy_from_slice(input[0]);
+    }
+    // Logical operators give 0 or 1 from one contribution too.
+    if let Some(op @ (Op::LogicalAnd | Op::LogicalOr)) = problem.op {
+        reduce::reduce_in_place(problem.dtype, op, 1, buffers.output_mut(), &[], &[]);
     }
 }

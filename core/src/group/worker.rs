@@ -352,8 +352,7 @@ impl<'a> Loop<'a> {
         let result = match (algorithm, &core.fabric) {
             (Some(Algorithm::Arena), Some(fabric)) => {
                 let mut patience =
-                    Patience::new(fabric, &core.health, core.timeout(), ticket.began())
-                        .watching(core.liveness.as_ref());
+                    Patience::new(fabric, &core.health, core.timeout(), ticket.began());
                 core.run_arena(&checked.problem, &signature, &mut buffers, &mut patience)
                     .map_err(|trouble| core.fail(signature, ticket.began(), trouble))
             }

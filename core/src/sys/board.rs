@@ -200,11 +200,6 @@ impl Board {
         }
     }
 
-    /// The memory.
-    pub(crate) fn memory(&self) -> &Arc<Mapping> {
-        &self.memory
-    }
-
     /// The sizes.
     pub(crate) fn geometry(&self) -> &Geometry {
         &self.geometry

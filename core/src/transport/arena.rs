@@ -66,20 +66,6 @@ pub(crate) struct Posting {
     pub bytes: u64,
 }
 
-/// Tells whether the processes of an arena's ranks live, as far as the system can tell.
-#[derive(Clone, Debug)]
-pub(crate) struct Liveness {
-    memory: Arc<Mapping>,
-    rank: usize,
-}
-
-impl Liveness {
-    /// Whether the process of a rank of the arena still runs; a stopped one does. A system call.
-    pub(crate) fn alive(&self, rank: usize) -> bool {
-        self.memory.held(rank, self.rank)
-    }
-}
-
 /// One rank's handle on an arena.
 #[derive(Debug)]
 pub(crate) struct ArenaGroup {
@@ -111,11 +97,6 @@ impl ArenaGroup {
         Ok((0..geometry.ranks)
             .map(|rank| ArenaGroup::new(memory.clone(), 0, geometry, rank))
             .collect())
-    }
-
-    /// What tells whether the other ranks' processes live, also while the arena is in use.
-    pub(crate) fn liveness(&self) -> Liveness {
-        Liveness { memory: Arc::clone(self.board.memory()), rank: self.rank() }
     }
 
     /// The sizes.

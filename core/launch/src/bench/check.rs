@@ -151,13 +151,13 @@ mod tests {
     /// Every operation in every form is found right, and found wrong when one byte is.
     #[test]
     fn right_results_pass_and_wrong_ones_are_counted() {
-        const SIZE: usize = 3;
-        let groups = lycaon::in_process(SIZE, &Default::default()).unwrap();
-        let check_all = |group: Group| {
+        let size = 3;
+        let groups = lycaon::in_process(size, &Default::default()).unwrap();
+        let check_all = move |group: Group| {
             let rank = group.rank();
             for operation in MEASURED {
                 for (form, bytes) in [(Form::OutOfPlace, 120_000), (Form::InPlace, 36)] {
-                    let case = Case::new(operation, DType::Bf16, Op::Sum, 1, bytes, (rank, SIZE));
+                    let case = Case::new(operation, DType::Bf16, Op::Sum, 1, bytes, (rank, size));
                     if !case.has(form) {
                         continue;
                     }
