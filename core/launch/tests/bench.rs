@@ -159,7 +159,8 @@ fn all_operations_are_measured_and_right() {
 
 #[test]
 fn json_can_be_the_only_output() {
-    let done = bench(&["all_gather", "-n", "2", "--sizes", "1K", "--iters", "7", "-J", "-"]);
+    let args = ["all_gather", "-n", "2", "--sizes", "1K", "--iters", "7", "-J", "-"];
+    let done = Setup::of("bench", &args).start().finish();
     done.expect_code(0);
     let report = json(&done.text());
     let half = &report["results"][0]["out_of_place"];
