@@ -114,16 +114,10 @@ impl<'b> Exec<'b> {
     pub(crate) fn poll(&mut self) -> Result<State, Trouble> {
         let mut moved = false;
         loop {
-            let Some(run) = &mut self.run else {
-                match self.schedule.next() {
-                    Some(plan) => {
-                        self.buffers.reserve_scratch(plan.scratch);
-                        self.run = Some(Run::new(plan));
-                        continue;
-                    }
-                    None => return Ok(State::Done),
-                }
-            };
+            if self.run.is_none() && !self.next_plan() {
+                return Ok(State::Done);
+            }
+            let run = self.run.as_mut().expect("there is a plan");
             let mut core = self.fabric.lock();
             run.post(
                 &mut core,
@@ -159,6 +153,31 @@ impl<'b> Exec<'b> {
                 return Ok(State::Pending { moved });
             }
         }
+    }
+
+    /// Takes the next plan, if there is one.
+    fn next_plan(&mut self) -> bool {
+        let Some(plan) = self.schedule.next() else { return false };
+        self.buffers.reserve_scratch(plan.scratch);
+        self.run = Some(Run::new(plan));
+        true
+    }
+
+    /// Posts what waits for nothing, before the operation is driven.
+    pub(crate) fn post(&mut self) {
+        if self.run.is_none() && !self.next_plan() {
+            return;
+        }
+        let run = self.run.as_mut().expect("there is a plan");
+        let mut core = self.fabric.lock();
+        run.post(
+            &mut core,
+            self.mailbox,
+            &self.send,
+            &self.recv,
+            &self.members,
+            &mut self.buffers,
+        );
     }
 
     /// Takes back every posted buffer. What has not completed will not.

@@ -257,7 +257,7 @@ impl GroupCore {
     }
 
     /// The algorithm for a problem; `None` where nothing has to be moved.
-    pub(crate) fn algorithm_for(&self, checked: &Checked) -> Option<Algorithm> {
+    fn algorithm_for(&self, checked: &Checked) -> Option<Algorithm> {
         if self.size == 1 {
             return None;
         }
@@ -302,7 +302,7 @@ impl GroupCore {
     }
 
     /// Runs in shared memory.
-    pub(crate) fn run_arena(
+    fn run_arena(
         &self,
         problem: &Problem,
         signature: &Signature,
@@ -350,7 +350,7 @@ impl GroupCore {
     }
 
     /// The state machine of a collective over messages.
-    pub(crate) fn exec<'b>(
+    fn exec<'b>(
         &self,
         problem: &Problem,
         signature: Signature,
@@ -500,15 +500,8 @@ impl GroupCore {
         }
     }
 
-    fn number(&self, outgoing: bool, peer: usize, tag: u32) -> u64 {
-        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = numbers.entry((outgoing, peer, tag)).or_insert(0);
-        *next += 1;
-        *next - 1
-    }
-
-    /// Prepares a send (of the input), a receive (into the output) or both at once; the arguments
-    /// have been checked.
+    /// Prepares a send (of the input), a receive (into the output) or both at once, and posts them;
+    /// the arguments have been checked.
     pub(crate) fn prepare<'b>(
         &self,
         send: Option<Message>,
@@ -522,12 +515,18 @@ impl GroupCore {
             (Some(_), None) => Operation::Send,
             _ => Operation::Recv,
         };
-        let envelope = |outgoing: bool, message: &Message, bytes: usize| Envelope {
-            lane: Lane { group: self.id, kind: LaneKind::Message { tag: message.tag } },
-            signature: Signature {
-                sequence: self.number(outgoing, message.peer, message.tag),
-                call: Call::new(operation, message.dtype, (bytes / message.dtype.size()) as u64),
-            },
+        // Held until the messages are posted: their order is that of their numbers, whichever thread
+        // sends them.
+        let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut envelope = |outgoing: bool, message: &Message, bytes: usize| {
+            let next = numbers.entry((outgoing, message.peer, message.tag)).or_insert(0);
+            let sequence = *next;
+            *next += 1;
+            let call = Call::new(operation, message.dtype, (bytes / message.dtype.size()) as u64);
+            Envelope {
+                lane: Lane { group: self.id, kind: LaneKind::Message { tag: message.tag } },
+                signature: Signature { sequence, call },
+            }
         };
         let sending = send.as_ref().map(|message| envelope(true, message, input));
         let receiving = recv.as_ref().map(|message| envelope(false, message, output));
@@ -546,15 +545,18 @@ impl GroupCore {
                 plan.push(Action::Send { peer, from }, []);
             }
         }
+        let mut exec = Exec::new(
+            fabric,
+            sending.unwrap_or(first),
+            receiving.unwrap_or(first),
+            Arc::clone(&self.members),
+            Box::new(std::iter::once(plan)),
+            buffers,
+        );
+        exec.post();
+        drop(numbers);
         Prepared {
-            exec: Exec::new(
-                fabric,
-                sending.unwrap_or(first),
-                receiving.unwrap_or(first),
-                Arc::clone(&self.members),
-                Box::new(std::iter::once(plan)),
-                buffers,
-            ),
+            exec,
             signature: first.signature,
             peer: message.peer,
             tag: message.tag,
@@ -611,12 +613,27 @@ fn pieces(len: usize) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-/// What is left of a collective in a group of one.
-pub(crate) fn alone(problem: &Problem, buffers: &mut Buffers<'_>) {
-    if !problem.in_place && problem.operation != Operation::Barrier {
-        let len = buffers.output_mut().len();
-        let (output, input) =
-            buffers.split(Span::new(Slot::Output, 0, len), &[Span::new(Slot::Input, 0, len)]);
-        output.copy_from_slice(input[0]);
+/// What is left of a collective in a group of one: a copy, and what the operator makes of a single
+/// contribution (a logical operator makes 1 of any number that is not 0).
+fn alone(problem: &Problem, buffers: &mut Buffers<'_>) {
+    let len = buffers.output_mut().len();
+    let whole = Span::new(Slot::Output, 0, len);
+    let reduces = matches!(
+        problem.operation,
+        Operation::AllReduce | Operation::ReduceScatter | Operation::Reduce | Operation::Scan
+    );
+    match problem.op.filter(|_| reduces) {
+        Some(op) if problem.in_place => {
+            reduce::reduce_in_place(problem.dtype, op, 1, buffers.output_mut(), &[], &[]);
+        }
+        Some(op) => {
+            let (output, input) = buffers.split(whole, &[Span::new(Slot::Input, 0, len)]);
+            reduce::reduce(problem.dtype, op, 1, output, &input);
+        }
+        None if problem.in_place || problem.operation == Operation::Barrier => {}
+        None => {
+            let (output, input) = buffers.split(whole, &[Span::new(Slot::Input, 0, len)]);
+            output.copy_from_slice(input[0]);
+        }
     }
 }

@@ -38,9 +38,14 @@ impl Job<'_, '_> {
         };
         let posting = Posting { reads: [cargo.reads(), 0], ..Posting::default() };
         self.arena.post(self.signature, &posting, |_| ())?;
-        if rank == 0 && !cargo.in_place {
+        if rank == 0 {
+            // Even a single contribution may change: a logical operator gives 0 or 1.
             let (input, output) = cargo.buffers.parts();
-            reduce(cargo.dtype, cargo.op, 1, output, &[input]);
+            if cargo.in_place {
+                reduce_in_place(cargo.dtype, cargo.op, 1, output, &[], &[]);
+            } else {
+                reduce(cargo.dtype, cargo.op, 1, output, &[input]);
+            }
         }
         pump(self.arena, self.waiter, &mut cargo)
     }
