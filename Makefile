@@ -83,7 +83,7 @@ python: $(VENV)/.installed
 PYTHON_SOURCES := $(shell find core/src core/launch/src bindings-python -name '*.rs' -o -name '*.py' -o -name '*.pyi' -o -name '*.toml' 2>/dev/null)
 
 $(VENV)/.installed: $(VENV)/.tools $(PYTHON_SOURCES) Cargo.toml Cargo.lock
-	$(VENV_BIN)/python -m pip install --quiet --no-build-isolation --no-deps --force-reinstall ./bindings-python
+	PATH="$(abspath $(VENV_BIN)):$$PATH" $(VENV_BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall ./bindings-python
 	touch $@
 
 $(VENV)/.tools: bindings-python/requirements-test.txt

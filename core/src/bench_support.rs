@@ -1,6 +1,7 @@
 //! Doors into private parts for the benchmarks. Not part of the public interface.
 
 pub mod arena;
+pub mod messages;
 
 use crate::dtype::{DType, Op};
 use crate::sys::simd::Level;

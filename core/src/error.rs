@@ -5,6 +5,8 @@
 //! [`StartError`] (the group could not be formed) and [`OperationError`] (an operation failed; the
 //! group is poisoned). `docs/errors.md` says what state each of them leaves behind.
 
+mod kind;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::call::Signature;
 use crate::dtype::{DType, Op};
+
+pub use kind::ErrorKind;
 
 /// The result of everything that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -1,4 +1,25 @@
 //! Collective communication for clusters of Macs and Linux machines.
+//!
+//! [`init`] forms the group that the environment describes; [`Group`] has the operations. Without a
+//! launcher the group has one rank, in which everything works and moves no data.
+//!
+//! ```
+//! # fn main() -> lycaon::Result<()> {
+//! let group = lycaon::init()?;
+//! let mut data = vec![group.rank() as f32 + 1.0; 1000];
+//! group.all_reduce(&mut data, lycaon::Op::Sum)?;
+//!
+//! let mut all = vec![0u32; group.size()];
+//! group.all_gather(&[group.rank() as u32], &mut all)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! * [`config`]: every variable of the environment, and how to do it by hand.
+//! * [`error`]: what can go wrong, and what state it leaves behind.
+//! * [`in_process`]: groups whose ranks are threads, for tests.
+//! * [`trace`]: what has happened, readable at any time.
+//! * [`interrupt`]: ending waits at the program's wish.
 
 #[doc(hidden)]
 pub mod bench_support;
@@ -14,6 +35,8 @@ pub(crate) mod reduce;
 pub(crate) mod sys;
 pub mod trace;
 pub(crate) mod transport;
+#[allow(dead_code)]
+pub(crate) mod tune;
 mod work;
 
 pub use bootstrap::interrupt;

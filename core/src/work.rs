@@ -22,7 +22,7 @@ pub struct Work<T> {
     group: Group,
     completion: Arc<Completion>,
     lent: Arc<Lent>,
-    finish: Box<dyn FnOnce(Parcel) -> T + Send>,
+    finish: Box<dyn FnOnce(Parcel) -> T + Send + Sync>,
     signature: Signature,
     began: Instant,
 }
@@ -32,14 +32,14 @@ impl<T> Work<T> {
         group: Group,
         completion: Arc<Completion>,
         lent: Arc<Lent>,
-        finish: impl FnOnce(Parcel) -> T + Send + 'static,
+        finish: impl FnOnce(Parcel) -> T + Send + Sync + 'static,
         signature: Signature,
     ) -> Self {
         Work { group, completion, lent, finish: Box::new(finish), signature, began: Instant::now() }
     }
 
     /// The same operation with another form of its result.
-    pub fn map<U>(self, convert: impl FnOnce(T) -> U + Send + 'static) -> Work<U>
+    pub fn map<U>(self, convert: impl FnOnce(T) -> U + Send + Sync + 'static) -> Work<U>
     where
         T: 'static,
     {
@@ -75,9 +75,7 @@ impl<T> Work<T> {
             if let Some(result) = self.completion.wait(LOOK) {
                 return self.collect(result);
             }
-            if interrupt::requested() {
-                return Err(self.interrupted());
-            }
+            self.check()?;
         }
     }
 
@@ -90,9 +88,7 @@ impl<T> Work<T> {
             if self.completion.wait(LOOK.min(left)).is_some() {
                 return Ok(true);
             }
-            if interrupt::requested() {
-                return Err(self.interrupted());
-            }
+            self.check()?;
             if began.elapsed() >= limit {
                 return Ok(false);
             }
@@ -106,18 +102,31 @@ impl<T> Work<T> {
         Ok((self.finish)(parcel))
     }
 
-    /// Only the wait was interrupted: the operation goes on, and the group is as it was.
-    fn interrupted(&self) -> Error {
+    /// What ends the wait alone: the operation goes on, and the group is as it was.
+    fn check(&self) -> Result<()> {
+        let health = &self.group.core().health;
         let rank = self.group.rank();
-        let cause =
-            Cause::Interrupted { rank: self.group.members()[rank], operation: self.signature };
+        // In a forked child there is nobody who could end the operation.
+        let cause = match health.failure() {
+            Some(forked) if health.is_forked() => forked,
+            _ if interrupt::requested() => {
+                let rank = self.group.members()[rank];
+                Arc::new(Cause::Interrupted { rank, operation: self.signature })
+            }
+            _ => return Ok(()),
+        };
+        Err(self.ended_early(cause))
+    }
+
+    fn ended_early(&self, cause: Arc<Cause>) -> Error {
+        let rank = self.group.rank();
         Error::Operation(OperationError {
             rank,
             operation: Some(self.signature),
             peer: None,
             link: None,
             elapsed: self.began.elapsed(),
-            cause: Arc::new(cause),
+            cause,
         })
     }
 }

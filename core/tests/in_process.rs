@@ -106,3 +106,15 @@ fn a_mismatch_is_an_error_on_both_sides() {
         }
     }
 }
+
+#[test]
+fn a_logical_result_is_0_or_1_in_a_group_of_one_too() {
+    let results = each(1, &options(true, None), |group| {
+        let mut all = [0i32, 5, -7];
+        group.all_reduce(&mut all, Op::LogicalAnd).expect("nothing fails");
+        let mut into = [9u8; 2];
+        group.scan_into(&[0, 200], &mut into, Op::LogicalOr).expect("nothing fails");
+        (all, into)
+    });
+    assert_eq!(results, [([0, 1, 1], [0, 1])]);
+}

@@ -9,6 +9,9 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 
+use crate::bench::BenchOptions;
+use crate::demo::DemoOptions;
+
 /// Collective communication for clusters of Macs and Linux machines.
 #[derive(Debug, Parser)]
 #[command(name = "lycaon", version, arg_required_else_help = true)]
@@ -24,6 +27,10 @@ pub(crate) enum Command {
     /// Each copy is a rank of the group, which it joins with `lycaon::init()`. When one fails, the
     /// others are ended, and so is everything they have started.
     Launch(LaunchOptions),
+    /// Measure the operations of a group, and check their results
+    Bench(BenchOptions),
+    /// Show what a group of ranks on this machine computes
+    Demo(DemoOptions),
     /// The process that holds the ranks of one job; started by `launch` only
     #[command(name = "__guardian", hide = true)]
     Guardian,
@@ -128,7 +135,7 @@ pub(crate) const OWN_VARIABLES: [&str; 7] = [
     "LYCAON_JOB",
 ];
 
-fn parse_ranks(text: &str) -> Result<usize, String> {
+pub(crate) fn parse_ranks(text: &str) -> Result<usize, String> {
     match text.parse::<usize>() {
         Ok(0) => Err("a group has at least one rank".into()),
         Ok(ranks) if ranks > MOST_RANKS => Err(format!("at most {MOST_RANKS} ranks on one host")),
@@ -160,7 +167,7 @@ fn parse_env(text: OsString) -> Result<(OsString, OsString), String> {
 }
 
 /// Refuses unknown names here, where one message says it, and not in every rank.
-fn parse_links(text: &str) -> Result<String, String> {
+pub(crate) fn parse_links(text: &str) -> Result<String, String> {
     const KNOWN: [&str; 2] = ["shm", "tcp"];
     for name in text.split(',') {
         if !KNOWN.contains(&name.trim()) {

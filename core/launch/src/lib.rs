@@ -6,8 +6,11 @@
 #[cfg(not(unix))]
 compile_error!("lycaon runs on macOS and Linux");
 
+mod bench;
 mod cli;
+mod demo;
 mod job;
+mod ranks;
 mod sys;
 mod version;
 
@@ -53,7 +56,8 @@ impl Restart {
 /// installed, and a thread may be left behind that waits for input; the caller is expected to
 /// exit soon.
 pub fn main(args: impl IntoIterator<Item = OsString>, restart: &Restart) -> u8 {
-    let cli = match cli::Cli::try_parse_from(args) {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let cli = match cli::Cli::try_parse_from(&args) {
         Ok(cli) => cli,
         Err(answer) => {
             // why: help and version come this way too; a closed stdout is no reason to fail.
@@ -63,6 +67,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>, restart: &Restart) -> u8 {
     };
     match cli.command {
         cli::Command::Launch(options) => job::launch(options, restart),
+        cli::Command::Bench(options) => bench::run(&options, &args[1..], restart),
+        cli::Command::Demo(options) => demo::run(&options, &args[1..], restart),
         cli::Command::Guardian => job::guard(),
         cli::Command::Version => version::print(),
     }

@@ -126,10 +126,15 @@ fn under_nohup_the_job_goes_on() {
 
 #[test]
 fn ctrl_z_stops_the_ranks_and_continuing_continues_them() {
-    let script = "echo $$ > $D/pid; while [ ! -e $D/go ]; do sleep 0.02; done; echo done";
-    // why: a stop of the terminal's kind does nothing to a group that no shell looks after, but
-    // the launcher stops itself by SIGSTOP.
-    let job = shell(&["-n", "1"], script);
+    // why: not a shell, which cannot stop while it waits for a child to execute.
+    let script = r#"
+import os, time
+folder = os.environ["D"]
+print(os.getpid(), file=open(folder + "/pid", "w"))
+while not os.path.exists(folder + "/go"): time.sleep(0.02)
+print("done")
+"#;
+    let job = Setup::new(&["-n", "1", "--", "python3", "-c", script]).start();
     let rank = job.pid_in("pid");
     let state = |pid: rustix::process::Pid| {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap();

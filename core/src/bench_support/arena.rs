@@ -8,6 +8,7 @@ use crate::collective::{Counts, Pause, Problem, Stopped, Waiter};
 use crate::dtype::{DType, Op};
 use crate::sys::buf::Buffers;
 use crate::transport::arena::{ArenaGroup, Geometry};
+use crate::transport::shm::{DEFAULT_STAGING, Offer, Settings, ShmHost, attach};
 
 /// How a wait passes its time: so many looks, then so many turns given to others, then naps.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +78,21 @@ impl Rank {
         arenas.into_iter().map(|arena| Rank::new(arena, policy)).collect()
     }
 
+    /// A rank that is a process. `offer` is what [`offer`] gave to the process that started all of
+    /// them.
+    pub fn join(offer: &str, size: usize, rank: usize, policy: Policy) -> Rank {
+        let offer: Offer = serde_json::from_str(offer).expect("an offer");
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let segment = if rank == 0 {
+            let settings = Settings { ranks: size, staging: DEFAULT_STAGING, rings: true };
+            ShmHost::create(&settings, offer).and_then(|host| host.serve(deadline))
+        } else {
+            attach(&offer, size, rank, deadline)
+        };
+        let arena = segment.expect("the ranks share memory").take_arena().expect("taken once");
+        Rank::new(arena, policy)
+    }
+
     /// The sum of all ranks' inputs; in place if the input is empty.
     pub fn all_reduce(&mut self, input: &[u8], output: &mut [u8]) {
         let count = (output.len() / DType::F32.size()) as u64;
@@ -97,4 +113,9 @@ impl Rank {
         run(&mut self.arena, &signature, &problem, &mut buffers, &mut self.waiter)
             .expect("the benchmark's ranks agree and stay alive");
     }
+}
+
+/// What the ranks of one job need to find one another.
+pub fn offer() -> String {
+    serde_json::to_string(&Offer::new().expect("random numbers")).expect("it can be written")
 }

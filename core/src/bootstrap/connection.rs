@@ -181,7 +181,9 @@ mod tests {
     }
 
     fn read(connection: &mut Connection) -> (Vec<Frame>, Option<End>) {
-        assert!(crate::sys::net::wait(&connection.stream, false, Duration::from_secs(5)).unwrap());
+        assert!(
+            crate::sys::socket::wait(&connection.stream, false, Duration::from_secs(5)).unwrap()
+        );
         let mut frames = Vec::new();
         let end = connection.receive(&mut frames).err();
         (frames, end)

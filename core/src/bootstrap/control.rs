@@ -1,4 +1,4 @@
-//! The control connection of a running group: who died, who left, what failed first.
+//! The control connection of a running group: who died, who left, what failed and in which order.
 //!
 //! One thread per process waits on the control connections (rank 0: on all of them). Everything
 //! else in here talks to that thread through [`Shared`].
@@ -11,24 +11,32 @@
 //! - A process that is only stopped is not dead: its system still answers the keep-alive. It is
 //!   given up when it has not answered the library's own pings for longer than the deadline of
 //!   operations and three intervals (45 s).
-//! - If rank 0 closes the group before the others do, they work on, but lose this watch: the end
-//!   of a rank is then only seen by those that have a data link to it, and a cause found by one
-//!   rank does not travel.
+//! - If rank 0 dies or closes the group before the others do, they work on in the groups without
+//!   it, but lose this watch ([`Control::is_alone`]): the end of a rank is then only seen by those
+//!   that have a data link to it, a cause found by one rank does not travel, and each rank decides
+//!   for itself what failed first.
+//!
+//! # What is announced
+//! Rank 0 keeps the one list of failures, each with the groups it concerns, and sends every new
+//! one to all. The list only grows, the first cause of a scope stays, and all ranks have it in the
+//! same order. A failure ends no connection but that of a rank that died, so that later ones are
+//! announced too.
 
 use std::collections::VecDeque;
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::failure::{as_cause, explained};
 use super::interrupt;
+use super::scope::{Announcement, Failures, Scope};
 use super::wire::Failure;
 use crate::error::{Cause, StartError};
-use crate::sys::net;
+use crate::sys::socket;
 
 /// How long a rank waits for rank 0's verdict about what it has reported.
 const VERDICT: Duration = Duration::from_millis(300);
@@ -37,14 +45,14 @@ const CLOSE: Duration = Duration::from_millis(1000);
 /// At least this often a wait looks for an interruption.
 const SLICE: Duration = Duration::from_millis(50);
 
-type Hook = Box<dyn Fn() + Send + Sync>;
+type Hook = Arc<dyn Fn() + Send + Sync>;
 
 /// What the control thread is asked to do.
 #[derive(Debug)]
 pub(super) enum Command {
     Contribute { step: u32, what: String, bytes: Vec<u8> },
     Fail(Failure),
-    Report(Cause),
+    Report { scope: Scope, cause: Cause },
     Started,
     Leave,
     Close,
@@ -55,8 +63,12 @@ pub(super) struct Shared {
     pub(super) rank: usize,
     pub(super) size: usize,
     owner: u32,
-    failed: AtomicBool,
-    failure: OnceLock<(Failure, Arc<Cause>)>,
+    /// How many failures the state holds.
+    announced: AtomicUsize,
+    /// The first of them: what ends a start that is not over.
+    first: OnceLock<Failure>,
+    /// The control thread is gone, or rank 0 has closed the group.
+    alone: AtomicBool,
     departed: Box<[AtomicBool]>,
     state: Mutex<State>,
     changed: Condvar,
@@ -68,11 +80,11 @@ pub(super) struct Shared {
 struct State {
     commands: VecDeque<Command>,
     hooks: Vec<Hook>,
+    failures: Failures,
     gathered: Option<(u32, Vec<Vec<u8>>)>,
     /// Ranks that are not there yet, as rank 0 says; `None` before its first word.
     missing: Option<Vec<u32>>,
-    /// The control thread is gone, or rank 0 has closed the group.
-    alone: bool,
+    /// The control thread is gone.
     ended: bool,
     /// Counts changes, so that a waiter does not miss one.
     changes: u64,
@@ -88,7 +100,7 @@ impl Shared {
             let (bell, ear) = UnixStream::pair()?;
             bell.set_nonblocking(true)?;
             ear.set_nonblocking(true)?;
-            net::quiet(&bell)?;
+            socket::quiet(&bell)?;
             (Some(bell), Some(ear))
         } else {
             (None, None)
@@ -98,10 +110,11 @@ impl Shared {
             rank,
             size,
             owner: std::process::id(),
-            failed: AtomicBool::new(false),
-            failure: OnceLock::new(),
+            announced: AtomicUsize::new(0),
+            first: OnceLock::new(),
+            alone: AtomicBool::new(single),
             departed: (0..size).map(|_| AtomicBool::new(false)).collect(),
-            state: Mutex::new(State { alone: single, ended: single, ..State::default() }),
+            state: Mutex::new(State { ended: single, ..State::default() }),
             changed: Condvar::new(),
             bell,
         };
@@ -123,8 +136,9 @@ impl Shared {
         std::process::id() != self.owner
     }
 
-    pub(super) fn failure(&self) -> Option<&(Failure, Arc<Cause>)> {
-        self.failure.get()
+    /// The first failure.
+    pub(super) fn failure(&self) -> Option<&Failure> {
+        self.first.get()
     }
 
     pub(super) fn is_departed(&self, rank: usize) -> bool {
@@ -142,17 +156,19 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Sets the first failure; later ones change nothing.
+    /// Adds a failure to the list, unless an earlier one explains it.
     pub(super) fn fail(&self, failure: Failure) {
-        let cause = Arc::new(as_cause(&failure));
+        let (scope, cause) = as_cause(&failure);
         let hooks = {
             let mut state = self.lock();
-            if self.failure.set((failure, cause)).is_err() {
+            if !state.failures.add(scope, Arc::new(cause)) {
                 return;
             }
-            self.failed.store(true, Ordering::Release);
+            // Only the first one is kept as it came.
+            let _ = self.first.set(failure);
+            self.announced.store(state.failures.len(), Ordering::Release);
             self.touch(&mut state);
-            std::mem::take(&mut state.hooks)
+            state.hooks.clone()
         };
         for hook in &hooks {
             call(hook);
@@ -193,7 +209,7 @@ impl Shared {
     pub(super) fn command(&self, command: Command) {
         self.lock().commands.push_back(command);
         if let Some(bell) = &self.bell {
-            net::ring(bell);
+            socket::ring(bell);
         }
     }
 
@@ -204,17 +220,17 @@ impl Shared {
     /// From now on nobody gives verdicts.
     pub(super) fn set_alone(&self) {
         let mut state = self.lock();
-        state.alone = true;
+        self.alone.store(true, Ordering::Release);
         self.touch(&mut state);
     }
 
     pub(super) fn is_alone(&self) -> bool {
-        self.lock().alone
+        self.alone.load(Ordering::Acquire)
     }
 
     fn end(&self) {
         let mut state = self.lock();
-        state.alone = true;
+        self.alone.store(true, Ordering::Release);
         state.ended = true;
         self.touch(&mut state);
     }
@@ -247,8 +263,8 @@ impl Shared {
 }
 
 fn call(hook: &Hook) {
-    if catch_unwind(AssertUnwindSafe(hook)).is_err() {
-        tracing::error!("a hook that runs when the group fails has panicked");
+    if catch_unwind(AssertUnwindSafe(|| hook())).is_err() {
+        tracing::error!("a hook that runs when something fails has panicked");
     }
 }
 
@@ -273,7 +289,8 @@ pub(super) fn spawn(
                     .map(|text| (*text).to_owned())
                     .or_else(|| panic.downcast_ref::<String>().cloned())
                     .unwrap_or_else(|| "no message".to_owned());
-                own.fail(Failure::Cause(Cause::Panicked { rank: own.rank, message }));
+                let cause = Cause::Panicked { rank: own.rank, message };
+                own.fail(Failure::Cause { scope: Scope::Rank(own.rank), cause });
             }
             own.end();
         })
@@ -321,31 +338,37 @@ impl Control {
         self.0.shared.owner
     }
 
-    /// Whether the group has failed. One atomic load.
-    pub(crate) fn failed(&self) -> bool {
-        self.0.shared.failed.load(Ordering::Acquire)
+    /// How many failures have been announced. One atomic load.
+    pub(crate) fn announcements(&self) -> usize {
+        self.0.shared.announced.load(Ordering::Acquire)
     }
 
-    /// What went wrong first.
-    pub(crate) fn failure(&self) -> Option<Arc<Cause>> {
-        self.0.shared.failure().map(|(_, cause)| Arc::clone(cause))
+    /// The announcements from the `from`-th on.
+    pub(crate) fn since(&self, from: usize) -> Vec<Announcement> {
+        if self.0.shared.is_forked() {
+            return Vec::new();
+        }
+        self.0.shared.lock().failures.since(from)
     }
 
-    /// Tells rank 0 what this rank has seen, and returns what went wrong first in the whole
-    /// group. Waits at most 300 ms for rank 0's verdict; without one, what this rank saw counts
+    /// Tells rank 0 what this rank has seen, and returns the first cause of a failure of that
+    /// scope. Waits at most 300 ms for rank 0's verdict; without one, what this rank saw counts
     /// here.
-    pub(crate) fn report(&self, cause: Cause) -> Arc<Cause> {
+    pub(crate) fn report(&self, scope: Scope, cause: Cause) -> Arc<Cause> {
         let shared = &self.0.shared;
         if shared.is_forked() {
             return Arc::new(Cause::Forked { owner: shared.owner });
         }
-        if let Some(first) = self.failure() {
+        let known = |shared: &Shared| shared.lock().failures.verdict(scope);
+        if let Some(first) = known(shared) {
             return first;
         }
-        shared.command(Command::Report(cause.clone()));
+        if !shared.is_alone() {
+            shared.command(Command::Report { scope, cause: cause.clone() });
+        }
         let until = Instant::now() + VERDICT;
         let mut state = shared.lock();
-        while shared.failure().is_none() && !state.alone {
+        while state.failures.verdict(scope).is_none() && !shared.is_alone() {
             let now = Instant::now();
             if now >= until {
                 break;
@@ -357,26 +380,33 @@ impl Control {
                 .0;
         }
         drop(state);
-        shared.fail(Failure::Cause(explained(cause, |rank| shared.is_departed(rank), shared.rank)));
-        self.failure().expect("it has just been set")
+        let (own, cause) = explained(scope, cause, |rank| shared.is_departed(rank), shared.rank);
+        shared.fail(Failure::Cause { scope: own, cause });
+        known(shared).expect("it has just been added, or something that explains it")
     }
 
-    /// Calls `wake` from the control thread once the group fails, or at once if it has failed.
-    /// `wake` must not hold a `Control`, or the group would never be closed by dropping it.
-    pub(crate) fn on_failure(&self, wake: impl Fn() + Send + Sync + 'static) {
+    /// Calls `wake` for every announcement from now on, and at once if there are some already. It
+    /// runs on the thread that adds the announcement. `wake` must not hold a `Control`, or the
+    /// group would never be closed by dropping it.
+    pub(crate) fn on_announcement(&self, wake: impl Fn() + Send + Sync + 'static) {
         let shared = &self.0.shared;
         if shared.is_forked() {
             return;
         }
-        let wake: Hook = Box::new(wake);
-        {
+        let wake: Hook = Arc::new(wake);
+        let late = {
             let mut state = shared.lock();
-            if shared.failure().is_none() {
-                state.hooks.push(wake);
-                return;
-            }
+            state.hooks.push(Arc::clone(&wake));
+            state.failures.len() > 0
+        };
+        if late {
+            call(&wake);
         }
-        call(&wake);
+    }
+
+    /// Whether nobody gives verdicts any more: rank 0 is gone, or this rank has closed.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.0.shared.is_alone()
     }
 
     /// Whether a rank has said goodbye.
@@ -401,7 +431,7 @@ impl std::fmt::Debug for Control {
         f.debug_struct("Control")
             .field("rank", &self.rank())
             .field("size", &self.size())
-            .field("failure", &self.failure())
+            .field("announcements", &self.announcements())
             .finish_non_exhaustive()
     }
 }
@@ -483,8 +513,9 @@ mod tests {
         // The parent may have forked while another of its threads held the lock.
         let lock = shared.lock();
         let began = Instant::now();
-        assert_eq!(*control.report(Cause::Closed), Cause::Forked { owner });
-        assert!(!control.failed());
+        assert_eq!(*control.report(Scope::Job, Cause::Closed), Cause::Forked { owner });
+        assert_eq!((control.announcements(), control.since(0)), (0, vec![]));
+        control.on_announcement(|| panic!("nothing is announced here"));
         control.leave();
         control.close();
         drop(control);

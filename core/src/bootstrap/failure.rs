@@ -1,29 +1,36 @@
 //! What a failure is called, by whom and when.
 
+use super::scope::Scope;
 use super::wire::Failure;
 use crate::error::{Cause, StartError};
 
-/// What a failure is for a rank whose group has started.
-pub(super) fn as_cause(failure: &Failure) -> Cause {
+/// What a failure is for a rank whose group has started. A start that failed anywhere leaves no
+/// group to anybody.
+pub(super) fn as_cause(failure: &Failure) -> (Scope, Cause) {
     match failure {
-        Failure::Cause(cause) => cause.clone(),
-        Failure::Start { rank, error } => Cause::RankDied {
-            rank: *rank,
-            how: format!("it failed while the group was forming: {error}"),
-        },
+        Failure::Cause { scope, cause } => (*scope, cause.clone()),
+        Failure::Start { rank, error } => {
+            let how = format!("it failed while the group was forming: {error}");
+            (Scope::Job, Cause::RankDied { rank: *rank, how })
+        }
     }
 }
 
-/// Without rank 0's verdict: a link lost to a rank that said goodbye is that rank's leaving.
-pub(super) fn explained(cause: Cause, departed: impl Fn(usize) -> bool, me: usize) -> Cause {
-    match cause {
-        Cause::LinkLost { first, second, .. } if first == me && departed(second) => {
-            Cause::RankLeft { rank: second }
+/// A link lost to a rank that said goodbye is that rank's leaving. `me` has seen it.
+pub(crate) fn explained(
+    scope: Scope,
+    cause: Cause,
+    departed: impl Fn(usize) -> bool,
+    me: usize,
+) -> (Scope, Cause) {
+    match &cause {
+        Cause::LinkLost { .. } => {
+            match scope.suspects().find(|rank| *rank != me && departed(*rank)) {
+                Some(rank) => (Scope::Rank(rank), Cause::RankLeft { rank }),
+                None => (scope, cause),
+            }
         }
-        Cause::LinkLost { first, second, .. } if second == me && departed(first) => {
-            Cause::RankLeft { rank: first }
-        }
-        other => other,
+        _ => (scope, cause),
     }
 }
 
@@ -49,10 +56,10 @@ pub(super) fn as_start_error(failure: &Failure, me: usize) -> StartError {
                 StartError::RankFailed { rank: *rank, reason }
             }
         },
-        Failure::Cause(Cause::RankDied { rank, how }) => {
+        Failure::Cause { cause: Cause::RankDied { rank, how }, .. } => {
             StartError::RankFailed { rank: *rank, reason: how.clone() }
         }
-        Failure::Cause(cause) => {
+        Failure::Cause { cause, .. } => {
             let rank = match cause {
                 Cause::RankLeft { rank }
                 | Cause::Deadline { rank, .. }
@@ -99,9 +106,11 @@ mod tests {
             text,
             "rank 2 failed while the group was forming: interrupted while the group was forming"
         );
-        let cause = as_cause(&failure).to_string();
+        let (scope, cause) = as_cause(&failure);
+        assert_eq!(scope, Scope::Job);
+        let cause = cause.to_string();
         assert!(cause.starts_with("rank 2 died (it failed while the group was forming"), "{cause}");
-        let left = Failure::Cause(Cause::RankLeft { rank: 4 });
+        let left = Failure::Cause { scope: Scope::Rank(4), cause: Cause::RankLeft { rank: 4 } };
         assert!(as_start_error(&left, 1).to_string().starts_with("rank 4 failed"));
     }
 
@@ -109,8 +118,10 @@ mod tests {
     fn a_link_to_a_rank_that_left_is_explained() {
         let reason = "reset".to_owned();
         let lost = Cause::LinkLost { first: 1, second: 0, link: LinkKind::Tcp, reason };
-        let left = Cause::RankLeft { rank: 0 };
-        assert_eq!(explained(lost.clone(), |rank| rank == 0, 1), left);
-        assert_eq!(explained(lost.clone(), |rank| rank == 2, 1), lost);
+        let pair = Scope::Pair(0, 1);
+        let left = (Scope::Rank(0), Cause::RankLeft { rank: 0 });
+        assert_eq!(explained(pair, lost.clone(), |rank| rank == 0, 1), left);
+        assert_eq!(explained(pair, lost.clone(), |rank| rank == 2, 1), (pair, lost.clone()));
+        assert_eq!(explained(pair, lost.clone(), |rank| rank == 1, 1), (pair, lost));
     }
 }

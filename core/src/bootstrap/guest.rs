@@ -38,7 +38,7 @@ impl Guest {
     pub(super) fn new(stream: TcpStream, peer: SocketAddr) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
-        crate::sys::net::quiet(&stream)?;
+        crate::sys::socket::quiet(&stream)?;
         let deadline = Instant::now() + PATIENCE;
         let stream = Private::new(stream);
         Ok(Guest { stream, peer, deadline, received: Vec::new(), said: None })

@@ -149,7 +149,7 @@ impl Introduction {
 
 /// `host node7, process 4242`.
 pub(super) fn process_name() -> String {
-    format!("host {}, process {}", crate::sys::net::host_name(), std::process::id())
+    format!("host {}, process {}", crate::sys::interfaces::host_name(), std::process::id())
 }
 
 /// Random bytes of the operating system.

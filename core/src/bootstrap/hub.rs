@@ -1,5 +1,5 @@
 //! The control thread of rank 0: admits the workers, carries the exchanges of the start, watches
-//! over everybody afterwards, and decides what failed first.
+//! over everybody afterwards, and keeps the list of what failed, which is the same for all.
 
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
@@ -10,14 +10,15 @@ use rustix::event::{PollFd, PollFlags};
 
 use super::connection::{Connection, End};
 use super::control::{Command, Shared, hush};
-use super::failure::{as_start_error, ranks};
+use super::failure::{as_cause, as_start_error, ranks};
 use super::file::Published;
 use super::guest::{Guest, Outcome};
 use super::handshake::{Introduction, Key, Verdict};
+use super::scope::{Failures, Scope};
 use super::wire::{Failure, Frame};
 use crate::error::{Cause, StartError};
 use crate::sys::fork::Private;
-use crate::sys::net;
+use crate::sys::socket;
 
 /// For so long the end of a rank's own control connection is awaited after another rank has lost
 /// its link to it: a death explains more than a broken link.
@@ -55,8 +56,9 @@ impl Slot {
 /// A report that waits for a better explanation.
 struct Doubt {
     until: Instant,
+    from: usize,
+    scope: Scope,
     cause: Cause,
-    suspect: usize,
 }
 
 pub(super) struct Hub {
@@ -85,6 +87,8 @@ pub(super) struct Hub {
     step: u32,
     contributions: Vec<Option<(String, Vec<u8>)>>,
     doubts: Vec<Doubt>,
+    failures: Failures,
+    /// The first of them: what ends a start that is not over.
     failure: Option<Failure>,
     left: bool,
     closing: Option<Instant>,
@@ -139,6 +143,7 @@ impl Hub {
             step: 0,
             contributions: (0..size).map(|_| None).collect(),
             doubts: Vec::new(),
+            failures: Failures::default(),
             failure: None,
             left: false,
             closing: None,
@@ -166,7 +171,7 @@ impl Hub {
                 Ok(ready) => ready,
                 Err(error) => {
                     let reason = format!("the control connections cannot be watched: {error}");
-                    self.fail(Failure::Cause(Cause::RankDied { rank: 0, how: reason }));
+                    self.end_of(0, Cause::RankDied { rank: 0, how: reason });
                     return;
                 }
             };
@@ -203,7 +208,7 @@ impl Hub {
             sources.push(Source::Guest(at));
             fds.push(PollFd::new(guest.stream(), PollFlags::IN));
         }
-        net::poll(&mut fds, Some(timeout))?;
+        socket::poll(&mut fds, Some(timeout))?;
         Ok(sources
             .into_iter()
             .zip(&fds)
@@ -232,9 +237,9 @@ impl Hub {
         for guest in late {
             tracing::warn!(peer = %guest.peer(), "dropped a connection that said too little in time");
         }
-        if let Some(at) = self.doubts.iter().position(|doubt| now >= doubt.until) {
-            let doubt = self.doubts.swap_remove(at);
-            self.fail(Failure::Cause(doubt.cause));
+        while let Some(at) = self.doubts.iter().position(|doubt| now >= doubt.until) {
+            let Doubt { scope, cause, .. } = self.doubts.remove(at);
+            self.fail(Failure::Cause { scope, cause });
         }
         if self.news.is_some_and(|due| now >= due) {
             self.news = None;
@@ -295,12 +300,13 @@ impl Hub {
         match command {
             Command::Contribute { step, what, bytes } => self.contribute(0, step, what, bytes),
             Command::Fail(failure) => self.fail(failure),
-            Command::Report(cause) => self.report(0, cause),
+            Command::Report { scope, cause } => self.report(0, scope, cause),
             Command::Started => self.started = true,
             Command::Leave if self.left => {}
             Command::Leave => {
                 self.left = true;
                 self.broadcast(&Frame::Departed { rank: 0 }, None);
+                self.settle(0);
             }
             Command::Close if self.closing.is_some() => {}
             Command::Close => {
@@ -329,7 +335,7 @@ impl Hub {
             Some(Failure::Start { error, .. }) => {
                 !matches!(error, StartError::Deadline { .. } | StartError::Interrupted { .. })
             }
-            Some(Failure::Cause(_)) => true,
+            Some(Failure::Cause { .. }) => true,
         };
         told && !self.complete
     }
@@ -430,7 +436,7 @@ impl Hub {
         }
         guest.say(&Verdict::Welcome(self.session), &self.key);
         let (stream, early) = guest.into_parts();
-        if let Err(error) = net::tune_control(&stream, self.liveness) {
+        if let Err(error) = socket::tune_control(&stream, self.liveness) {
             tracing::warn!(%error, "options of a control connection could not be set");
         }
         self.places[rank] = place;
@@ -477,7 +483,7 @@ impl Hub {
         match frame {
             Frame::Contribution { step, what, bytes } => self.contribute(rank, step, what, bytes),
             Frame::Failure(failure) => self.fail(failure),
-            Frame::Report(cause) => self.report(rank, cause),
+            Frame::Report { scope, cause } => self.report(rank, scope, cause),
             Frame::Goodbye => self.depart(rank),
             Frame::Ping => {
                 if let Some(connection) = self.slots[rank].connection() {
@@ -500,9 +506,22 @@ impl Hub {
         };
         self.shared.depart(rank);
         self.broadcast(&Frame::Departed { rank: rank as u32 }, Some(rank));
-        if self.doubts.iter().any(|doubt| doubt.suspect == rank) {
-            self.fail(Failure::Cause(Cause::RankLeft { rank }));
+        self.settle(rank);
+    }
+
+    /// A rank has said goodbye: whoever is still waiting for it waits in vain.
+    fn settle(&mut self, rank: usize) {
+        let needed = |doubt: &Doubt| {
+            doubt.from != rank && doubt.scope.suspects().any(|suspect| suspect == rank)
+        };
+        if self.doubts.iter().any(needed) {
+            self.end_of(rank, Cause::RankLeft { rank });
         }
+    }
+
+    /// The end of a rank concerns all groups that have it.
+    fn end_of(&mut self, rank: usize, cause: Cause) {
+        self.fail(Failure::Cause { scope: Scope::Rank(rank), cause });
     }
 
     /// A rank is gone without a goodbye.
@@ -510,7 +529,7 @@ impl Hub {
         self.slots[rank] = Slot::Gone;
         // While the group is being closed nobody needs anybody any more.
         if self.closing.is_none() {
-            self.fail(Failure::Cause(Cause::RankDied { rank, how }));
+            self.end_of(rank, Cause::RankDied { rank, how });
         }
     }
 
@@ -520,7 +539,7 @@ impl Hub {
         }
         if step != self.step || self.contributions[rank].is_some() {
             let how = format!("it took part in exchange {step} ({what}) out of turn");
-            self.fail(Failure::Cause(Cause::RankDied { rank, how }));
+            self.end_of(rank, Cause::RankDied { rank, how });
             return;
         }
         let first = self
@@ -555,33 +574,40 @@ impl Hub {
     }
 
     /// Rank `from` has seen something go wrong.
-    fn report(&mut self, from: usize, cause: Cause) {
-        if self.failure.is_some() {
+    fn report(&mut self, from: usize, scope: Scope, cause: Cause) {
+        if self.failures.verdict(scope).is_some() {
+            // The answer is on its way.
             return;
         }
-        let suspect = match &cause {
-            Cause::LinkLost { first, second, .. } if *second == from => Some(*first),
-            Cause::LinkLost { second, .. } => Some(*second),
-            Cause::RankDied { rank, .. } => Some(*rank),
-            _ => None,
+        let suspects = || scope.suspects().filter(|rank| *rank != from);
+        let left = |rank: &usize| match self.slots.get(*rank) {
+            Some(Slot::Left(_)) => true,
+            _ => *rank == 0 && self.left,
         };
-        match suspect.and_then(|rank| self.slots.get(rank).map(|slot| (rank, slot))) {
-            Some((rank, Slot::Left(_))) => self.fail(Failure::Cause(Cause::RankLeft { rank })),
-            Some((0, _)) if self.left => self.fail(Failure::Cause(Cause::RankLeft { rank: 0 })),
-            Some((rank, Slot::Here(_))) => {
-                self.doubts.push(Doubt { until: Instant::now() + DOUBT, cause, suspect: rank });
-            }
-            _ => self.fail(Failure::Cause(cause)),
+        let by_end = matches!(
+            cause,
+            Cause::LinkLost { .. } | Cause::RankDied { .. } | Cause::RankLeft { .. }
+        );
+        if !by_end {
+            self.fail(Failure::Cause { scope, cause });
+        } else if let Some(rank) = suspects().find(left) {
+            self.end_of(rank, Cause::RankLeft { rank });
+        } else if suspects().any(|rank| matches!(self.slots.get(rank), Some(Slot::Here(_)))) {
+            self.doubts.push(Doubt { until: Instant::now() + DOUBT, from, scope, cause });
+        } else {
+            self.fail(Failure::Cause { scope, cause });
         }
     }
 
-    /// The first failure is everybody's; later ones change nothing.
+    /// Adds a failure to everybody's list, unless an earlier one explains it.
     fn fail(&mut self, failure: Failure) {
-        if self.failure.is_some() {
+        let (scope, cause) = as_cause(&failure);
+        if !self.failures.add(scope, Arc::new(cause)) {
             return;
         }
-        self.doubts.clear();
-        self.failure = Some(failure.clone());
+        let known = &self.failures;
+        self.doubts.retain(|doubt| known.verdict(doubt.scope).is_none());
+        self.failure.get_or_insert_with(|| failure.clone());
         self.broadcast(&Frame::Failure(failure.clone()), None);
         self.shared.fail(failure);
     }

@@ -1,5 +1,5 @@
 //! Who is there: the environment, the rendezvous, the handshake, and the control connection that
-//! forms the group, watches over its ranks and carries the first cause of a failure to all.
+//! forms the group, watches over its ranks and carries the causes of failures to all.
 //!
 //! [`session::start`] gives a [`session::Session`] once all ranks have met; its `exchange` is an
 //! all-gather for whatever the fabric needs; [`session::Session::into_control`] ends the start.
@@ -14,6 +14,7 @@ pub(crate) mod handshake;
 pub(crate) mod hub;
 pub mod interrupt;
 pub(crate) mod rendezvous;
+pub(crate) mod scope;
 pub(crate) mod seeker;
 pub(crate) mod session;
 pub(crate) mod spoke;

@@ -12,7 +12,8 @@ use super::interrupt;
 use crate::config::{Config, Rendezvous, SideChannel};
 use crate::error::{ConfigError, Error, StartError};
 use crate::sys::fork::Private;
-use crate::sys::net;
+use crate::sys::interfaces;
+use crate::sys::socket::{self, Families};
 
 /// For so long rank 0 waits for its port, which an earlier job may still hold.
 const PORT_WAIT: Duration = Duration::from_secs(5);
@@ -119,7 +120,7 @@ pub(super) fn resolve(
         rank,
         action: "resolve".to_owned(),
         address: host.to_owned(),
-        local: net::host_name(),
+        local: interfaces::host_name(),
         tried: began.elapsed(),
         reason,
     };
@@ -219,7 +220,7 @@ pub(super) fn place<'a>(config: &'a Config) -> Result<Place<'a>, StartError> {
 
 /// The addresses of a note, in the order in which they are worth trying from here.
 pub(super) fn target(note: &Note) -> Target {
-    let here = note.host == net::host_name();
+    let here = note.host == interfaces::host_name();
     let (loopback, others): (Vec<_>, Vec<_>) =
         note.addresses.iter().partition(|address| address.ip().is_loopback());
     // On another host the loopback addresses would lead to oneself.
@@ -257,9 +258,9 @@ fn listen_at(
         let mut listeners = Vec::new();
         let mut failed: Option<(SocketAddr, io::Error)> = None;
         for address in &addresses {
-            match net::listen(*address, backlog(config)) {
+            match socket::listen(*address, Families::Both, backlog(config)) {
                 Ok(listener) => {
-                    listeners.push(Private::new(listener));
+                    listeners.push(listener);
                     if address.ip().is_unspecified() {
                         // The IPv6 wildcard takes IPv4 too.
                         break;
@@ -289,7 +290,7 @@ fn listen_at(
                     rank,
                     action: "listen on".to_owned(),
                     address: address.to_string(),
-                    local: net::host_name(),
+                    local: interfaces::host_name(),
                     tried: began.elapsed(),
                     reason,
                 }
@@ -304,6 +305,11 @@ fn listen_at(
 /// Listens on any free port, and says where in a note with a fresh secret.
 fn listen_anywhere(config: &Config) -> Result<(Vec<Private<TcpListener>>, Note), StartError> {
     let rank = config.rank();
+    let system = |error: io::Error| StartError::System {
+        rank,
+        action: "list the network interfaces".to_owned(),
+        reason: error.to_string(),
+    };
     let wildcards: [IpAddr; 2] = if config.loopback_only() {
         [[127, 0, 0, 1].into(), std::net::Ipv6Addr::LOCALHOST.into()]
     } else {
@@ -311,14 +317,15 @@ fn listen_anywhere(config: &Config) -> Result<(Vec<Private<TcpListener>>, Note),
     };
     let mut failed = None;
     for wildcard in wildcards {
-        let bound = net::listen(SocketAddr::new(wildcard, 0), backlog(config))
+        let bound = socket::listen(SocketAddr::new(wildcard, 0), Families::Both, backlog(config))
             .and_then(|listener| listener.local_addr().map(|address| (listener, address)));
         match bound {
             Ok((listener, address)) => {
                 let mut ips: Vec<IpAddr> = if config.loopback_only() {
                     vec![wildcard]
                 } else {
-                    net::addresses().into_iter().map(|(_, address)| address).collect()
+                    let locals = interfaces::local_addresses().map_err(system)?;
+                    locals.into_iter().filter(|local| local.up).map(|local| local.ip).collect()
                 };
                 // An IPv6 link-local address means nothing without the reader's interface.
                 ips.retain(|ip| match ip {
@@ -330,12 +337,12 @@ fn listen_anywhere(config: &Config) -> Result<(Vec<Private<TcpListener>>, Note),
                 let note = Note {
                     format: Note::FORMAT,
                     job: config.job().to_owned(),
-                    host: net::host_name(),
+                    host: interfaces::host_name(),
                     process: process_name(),
                     addresses: ips.into_iter().map(|ip| SocketAddr::new(ip, port)).collect(),
                     secret: random(),
                 };
-                return Ok((vec![Private::new(listener)], note));
+                return Ok((vec![listener], note));
             }
             Err(error) => {
                 failed.get_or_insert((wildcard, error));
@@ -347,7 +354,7 @@ fn listen_anywhere(config: &Config) -> Result<(Vec<Private<TcpListener>>, Note),
         rank,
         action: "listen on".to_owned(),
         address: wildcard.to_string(),
-        local: net::host_name(),
+        local: interfaces::host_name(),
         tried: Duration::ZERO,
         reason: error.to_string(),
     })

@@ -13,7 +13,8 @@ use super::{file, interrupt};
 use crate::config::Config;
 use crate::error::{Error, StartError};
 use crate::sys::fork::Private;
-use crate::sys::net;
+use crate::sys::interfaces;
+use crate::sys::socket;
 
 /// How long one attempt to connect may take.
 const ATTEMPT: Duration = Duration::from_secs(2);
@@ -152,10 +153,10 @@ impl Seeker<'_> {
             Some(peer) if peer.to_string() != place => format!("{place} ({peer})"),
             _ => place,
         };
-        let local = match peer.map(net::source_for) {
-            Some(Ok(source)) => net::describe(source),
+        let local = match peer.map(interfaces::source_address) {
+            Some(Ok(source)) => interfaces::describe(source),
             Some(Err(error)) => format!("no local address leads there: {error}"),
-            None => net::host_name(),
+            None => interfaces::host_name(),
         };
         StartError::Unreachable {
             rank: self.config.rank(),
@@ -172,8 +173,7 @@ impl Seeker<'_> {
         let io = |error: io::Error| again(error.to_string());
         let now = Instant::now();
         let until = self.deadline.min(now + ATTEMPT);
-        let (stream, connected) = net::connect(peer).map_err(io)?;
-        let stream = Private::new(stream);
+        let (stream, connected) = socket::connect(peer).map_err(io)?;
         if !connected {
             self.wait(&stream, true, until, peer)?;
             if let Some(error) = stream.take_error().map_err(io)? {
@@ -234,7 +234,7 @@ impl Seeker<'_> {
                 let reason = if write { "no answer" } else { "it said nothing more" };
                 return Err(Refusal::Again { peer, reason: reason.to_owned() });
             }
-            match net::wait(stream, write, left.min(Duration::from_millis(50))) {
+            match socket::wait(stream, write, left.min(Duration::from_millis(50))) {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
                 Err(error) => return Err(Refusal::Again { peer, reason: error.to_string() }),

@@ -16,7 +16,7 @@ use super::wire::{Failure, MAX_FRAME};
 use super::{interrupt, rendezvous};
 use crate::config::Config;
 use crate::error::{Error, StartError};
-use crate::sys::net;
+use crate::sys::socket;
 
 /// A worker leaves the verdict about a passed deadline to rank 0 for so long, so that all ranks
 /// say the same.
@@ -93,7 +93,7 @@ pub(crate) fn start(config: &Config) -> Result<Session, Error> {
         let joined = Seeker { config, introduction, token, began, deadline }.join()?;
         session.key = session_key(&joined.key, config.job(), &joined.session);
         session.local = joined.stream.local_addr().ok().map(|address| address.ip().to_canonical());
-        if let Err(error) = net::tune_control(&joined.stream, config.liveness()) {
+        if let Err(error) = socket::tune_control(&joined.stream, config.liveness()) {
             tracing::warn!(%error, "options of the control connection could not be set");
         }
         let connection = Connection::new(joined.stream, &joined.early);
@@ -154,7 +154,7 @@ impl Session {
 
     /// What failed first, if anything did anywhere.
     pub(crate) fn failure(&self) -> Option<StartError> {
-        self.shared.failure().map(|(failure, _)| as_start_error(failure, self.rank()))
+        self.shared.failure().map(|failure| as_start_error(failure, self.rank()))
     }
 
     /// For loops that wait while the group forms: an error if another rank has failed, the
@@ -236,7 +236,7 @@ impl Session {
         let result = self.shared.wait(until, |shared| match done(shared) {
             Some(found) => Some(Ok(found)),
             None => {
-                let failed = |(failure, _): &(Failure, _)| as_start_error(failure, rank);
+                let failed = |failure: &Failure| as_start_error(failure, rank);
                 let left = || {
                     shared.is_alone().then(|| StartError::RankFailed {
                         rank: 0,

@@ -8,9 +8,10 @@ use rustix::event::{PollFd, PollFlags};
 
 use super::connection::{Connection, End};
 use super::control::{Command, Shared, hush};
+use super::scope::Scope;
 use super::wire::{Failure, Frame};
 use crate::error::Cause;
-use crate::sys::net;
+use crate::sys::socket;
 
 /// How long the end of the connection is waited for after the goodbye, so that nothing in flight
 /// is lost by a reset.
@@ -40,7 +41,9 @@ impl Spoke {
                         self.connection.send(&Frame::Contribution { step, what, bytes });
                     }
                     Command::Fail(failure) => self.connection.send(&Frame::Failure(failure)),
-                    Command::Report(cause) => self.connection.send(&Frame::Report(cause)),
+                    Command::Report { scope, cause } => {
+                        self.connection.send(&Frame::Report { scope, cause });
+                    }
                     Command::Started => {}
                     Command::Leave if left => {}
                     Command::Leave => {
@@ -94,7 +97,7 @@ impl Spoke {
                 PollFd::new(&self.ear, PollFlags::IN),
                 PollFd::new(self.connection.stream(), interest),
             ];
-            if let Err(error) = net::poll(&mut fds, Some(until.saturating_duration_since(now))) {
+            if let Err(error) = socket::poll(&mut fds, Some(until.saturating_duration_since(now))) {
                 self.fail(format!("the control connection cannot be watched: {error}"));
                 return;
             }
@@ -115,7 +118,8 @@ impl Spoke {
 
     /// Rank 0 is gone.
     fn fail(&self, how: String) {
-        self.shared.fail(Failure::Cause(Cause::RankDied { rank: 0, how }));
+        let cause = Cause::RankDied { rank: 0, how };
+        self.shared.fail(Failure::Cause { scope: Scope::Rank(0), cause });
     }
 
     /// Returns whether rank 0 has closed the group.
@@ -133,12 +137,11 @@ impl Spoke {
                 self.shared.depart(0);
                 return true;
             }
-            Frame::Gathered { .. } | Frame::Contribution { .. } | Frame::Report(_) => {
-                self.shared.fail(Failure::Cause(Cause::Protocol {
-                    rank: self.shared.rank,
-                    peer: 0,
-                    what: "a frame on the control connection that is not for workers".to_owned(),
-                }));
+            Frame::Gathered { .. } | Frame::Contribution { .. } | Frame::Report { .. } => {
+                let rank = self.shared.rank;
+                let what = "a frame on the control connection that is not for workers".to_owned();
+                let cause = Cause::Protocol { rank, peer: 0, what };
+                self.shared.fail(Failure::Cause { scope: Scope::Pair(rank, 0), cause });
             }
         }
         false

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::scope::Scope;
 use crate::error::{Cause, StartError};
 
 /// No frame is longer; a longer one is a broken peer.
@@ -12,7 +13,7 @@ pub(super) const MAX_FRAME: usize = 64 << 20;
 /// The longest text of an error that travels.
 const MAX_TEXT: usize = 64 << 10;
 
-/// What went wrong first.
+/// Something that went wrong.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Failure {
     /// While the group was forming.
@@ -23,7 +24,12 @@ pub(crate) enum Failure {
         error: StartError,
     },
     /// Afterwards, or a death at any time.
-    Cause(Cause),
+    Cause {
+        /// Which groups it concerns.
+        scope: Scope,
+        /// What happened.
+        cause: Cause,
+    },
 }
 
 /// One message of the control connection.
@@ -35,10 +41,11 @@ pub(super) enum Frame {
     Gathered { step: u32, entries: Vec<Vec<u8>> },
     /// From rank 0: the ranks that are not there yet; none means that the group is complete.
     Missing { ranks: Vec<u32> },
-    /// To rank 0: this rank failed. From rank 0: what failed first.
+    /// To rank 0: this rank failed while the group was forming. From rank 0: one more failure, for
+    /// everybody and in the same order.
     Failure(Failure),
     /// To rank 0: what this rank saw.
-    Report(Cause),
+    Report { scope: Scope, cause: Cause },
     /// From rank 0: this rank has said goodbye.
     Departed { rank: u32 },
     /// The sender closes this connection in peace.
@@ -78,9 +85,9 @@ impl Frame {
                 out.push(4);
                 out.extend(json(failure));
             }
-            Frame::Report(cause) => {
+            Frame::Report { scope, cause } => {
                 out.push(5);
-                out.extend(json(cause));
+                out.extend(json(&(scope, cause)));
             }
             Frame::Departed { rank } => {
                 out.push(6);
@@ -127,7 +134,10 @@ impl Frame {
                 }
             }
             4 => Frame::Failure(from_json(reader.rest())?),
-            5 => Frame::Report(from_json(reader.rest())?),
+            5 => {
+                let (scope, cause) = from_json(reader.rest())?;
+                Frame::Report { scope, cause }
+            }
             6 => Frame::Departed { rank: reader.u32()? },
             7 => Frame::Goodbye,
             8 => Frame::Ping,
@@ -259,8 +269,14 @@ mod tests {
                 rank: 1,
                 error: StartError::RankFailed { rank: 1, reason: "no memory".to_owned() },
             }),
-            Frame::Failure(Failure::Cause(Cause::RankLeft { rank: 2 })),
-            Frame::Report(Cause::RankDied { rank: 4, how: "cut".to_owned() }),
+            Frame::Failure(Failure::Cause {
+                scope: Scope::Rank(2),
+                cause: Cause::RankLeft { rank: 2 },
+            }),
+            Frame::Report {
+                scope: Scope::Group(u64::MAX),
+                cause: Cause::RankDied { rank: 4, how: "cut".to_owned() },
+            },
             Frame::Departed { rank: 3 },
             Frame::Goodbye,
             Frame::Ping,

@@ -214,12 +214,7 @@ pub(super) fn bytes(elements: u64, element: usize) -> usize {
 #[derive(Clone, Debug)]
 pub(super) enum Blocks {
     /// Every block has this length.
-    Uniform {
-        /// Elements of a block.
-        count: u64,
-        /// Blocks.
-        size: usize,
-    },
+    Uniform(u64),
     /// The first element of each block, and the end of the last.
     ByRank(Vec<u64>),
 }
@@ -228,7 +223,7 @@ impl Blocks {
     /// The blocks of a problem whose counts this rank knows.
     pub(super) fn of(problem: &Problem) -> Self {
         match &problem.counts {
-            Counts::Uniform(count) => Blocks::Uniform { count: *count, size: problem.size },
+            Counts::Uniform(count) => Blocks::Uniform(*count),
             Counts::ByRank(counts) => Blocks::by_rank(counts),
             Counts::Exchange { recv, .. } => Blocks::by_rank(recv),
         }
@@ -249,7 +244,7 @@ impl Blocks {
     /// Where a rank's block begins; for `rank == size` where the last one ends.
     pub(super) fn start(&self, rank: usize) -> u64 {
         match self {
-            Blocks::Uniform { count, .. } => {
+            Blocks::Uniform(count) => {
                 count.checked_mul(rank as u64).expect("a buffer has fewer than 2^64 elements")
             }
             Blocks::ByRank(starts) => starts[rank],
@@ -270,7 +265,7 @@ impl Blocks {
     /// Length of the longest block.
     pub(super) fn longest(&self) -> u64 {
         match self {
-            Blocks::Uniform { count, .. } => *count,
+            Blocks::Uniform(count) => *count,
             Blocks::ByRank(starts) => {
                 starts.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0)
             }
@@ -375,7 +370,7 @@ mod tests {
         assert_eq!((blocks.longest(), blocks.start(3)), (5, 8));
         assert_eq!((blocks.slice(0, 2, 4), blocks.slice(2, 2, 4)), (2..3, 5..7));
         assert_eq!(blocks.slice(1, 2, 4), 3..3);
-        let uniform = Blocks::Uniform { count: 4, size: 3 };
+        let uniform = Blocks::Uniform(4);
         assert_eq!((uniform.range(2), uniform.len(1), uniform.start(3)), (8..12, 4, 12));
     }
 }

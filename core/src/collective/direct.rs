@@ -270,3 +270,74 @@ impl Plans for Direct {
         b.finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::Operation;
+    use crate::collective::plan::Action;
+    use crate::dtype::{DType, Op};
+
+    fn two_step(bytes: u64) -> (Direct, Plan) {
+        let problem = Problem {
+            operation: Operation::AllReduce,
+            rank: 1,
+            size: 2,
+            dtype: DType::F32,
+            op: Some(Op::Sum),
+            root: 0,
+            counts: Counts::Uniform(bytes / 4),
+            in_place: false,
+        };
+        let direct = Direct::all_reduce_two_step(&problem, &Limits::default());
+        let plan = direct.plan(0);
+        (direct, plan)
+    }
+
+    /// All steps that have to be done before a step starts.
+    fn ancestors(plan: &Plan, step: usize) -> Vec<usize> {
+        let mut found = vec![step];
+        let mut next = 0;
+        while next < found.len() {
+            let after = &plan.steps[found[next]].after;
+            let new: Vec<usize> =
+                after.iter().map(|s| *s as usize).filter(|s| !found.contains(s)).collect();
+            found.extend(new);
+            next += 1;
+        }
+        found
+    }
+
+    /// While a piece is combined the next one is on its way, and so is the result of the last.
+    #[test]
+    fn pieces_overlap() {
+        for (bytes, pieces) in [(64 << 10, 2), (256 << 10, 4), (1 << 20, 4), (8 << 20, 32)] {
+            let (direct, plan) = two_step(bytes);
+            assert_eq!(direct.pipe.pieces, pieces, "{bytes}");
+            let of = |wanted: &dyn Fn(&Action) -> bool| -> Vec<usize> {
+                (0..plan.steps.len()).filter(|s| wanted(&plan.steps[*s].action)).collect()
+            };
+            let reductions = of(&|action| matches!(action, Action::Reduce { .. }));
+            let arrivals =
+                of(&|a| matches!(a, Action::Recv { into, .. } if into.slot == Slot::Scratch));
+            let departures =
+                of(&|a| matches!(a, Action::Send { from, .. } if from.slot == Slot::Input));
+            let results =
+                of(&|a| matches!(a, Action::Send { from, .. } if from.slot == Slot::Output));
+            let pieces = reductions.len();
+            for list in [&arrivals, &departures, &results] {
+                assert_eq!(list.len(), pieces);
+            }
+            for piece in 0..pieces - 1 {
+                // The next contributions come first in the order of messages, and wait for
+                // nothing that this reduction does.
+                assert!(departures[piece + 1] < results[piece]);
+                assert!(!ancestors(&plan, arrivals[piece + 1]).contains(&reductions[piece]));
+                assert!(plan.steps[departures[piece + 1]].after.is_empty());
+                // A result waits for its own reduction only, and nobody waits for its departure.
+                assert_eq!(plan.steps[results[piece]].after, [reductions[piece] as u32]);
+                assert!(!ancestors(&plan, reductions[piece + 1]).contains(&results[piece]));
+            }
+        }
+    }
+}

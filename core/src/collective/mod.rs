@@ -12,7 +12,7 @@ mod cut;
 mod direct;
 mod doubling;
 mod halving;
-pub mod plan;
+pub(crate) mod plan;
 mod ring;
 mod schedule;
 #[cfg(test)]
@@ -21,9 +21,9 @@ mod spread;
 mod tree;
 
 pub(crate) use cut::Limits;
-pub(crate) use schedule::{
-    Schedule, Shape, effective, log2_ceil, log2_floor, schedule, sums_in_rank_order, supports,
-};
+#[cfg(test)]
+pub(crate) use schedule::{Schedule, effective};
+pub(crate) use schedule::{Shape, log2_ceil, log2_floor, schedule, sums_in_rank_order, supports};
 
 use std::fmt;
 use std::str::FromStr;
@@ -95,12 +95,11 @@ impl FromStr for Algorithm {
 
 /// How many elements each rank contributes or receives.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Counts {
+pub(crate) enum Counts {
     /// The same for every rank.
     Uniform(u64),
     /// One entry per rank. In rooted operations only the root knows them all; the other ranks
-    /// give their own count at their place and 0 elsewhere, so that every rank can tell from the
-    /// counts which algorithms there are.
+    /// give `Uniform` with their own count.
     ByRank(Vec<u64>),
     /// all_to_all: what this rank sends to and receives from each rank.
     Exchange {
@@ -127,7 +126,7 @@ pub enum Counts {
 /// | all_to_all | sum of send | sum of recv | never (the caller makes a copy) |
 /// | barrier | – | – | – |
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Problem {
+pub(crate) struct Problem {
     /// The operation.
     pub operation: Operation,
     /// This rank.
@@ -148,7 +147,7 @@ pub struct Problem {
 
 /// What to do before looking at a flag again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pause {
+pub(crate) enum Pause {
     /// Look again at once, with a processor hint.
     Spin,
     /// Give the processor to another thread, then look again.
@@ -160,11 +159,11 @@ pub enum Pause {
 /// The wait is over before its condition came true: a deadline, a failure elsewhere or an
 /// interruption. The reason is kept by the [`Waiter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stopped;
+pub(crate) struct Stopped;
 
 /// Decides how a wait passes its time. The engine's waiter owns the clock, watches for failures,
 /// and makes progress on messages in flight.
-pub trait Waiter {
+pub(crate) trait Waiter {
     /// Called whenever a flag has not reached its value. `peer` is the arena rank waited for.
     fn pause(&mut self, peer: usize) -> Result<Pause, Stopped>;
 

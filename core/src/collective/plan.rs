@@ -4,7 +4,7 @@ use crate::dtype::{DType, Op};
 
 /// One of the buffers of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Slot {
+pub(crate) enum Slot {
     /// The caller's input, read only. Absent when the operation runs in place.
     Input,
     /// The caller's output.
@@ -15,7 +15,7 @@ pub enum Slot {
 
 /// A range of bytes in a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Span {
+pub(crate) struct Span {
     /// The buffer.
     pub slot: Slot,
     /// First byte.
@@ -26,12 +26,12 @@ pub struct Span {
 
 impl Span {
     /// A range of a buffer.
-    pub const fn new(slot: Slot, offset: usize, len: usize) -> Self {
+    pub(crate) const fn new(slot: Slot, offset: usize, len: usize) -> Self {
         Span { slot, offset, len }
     }
 
     /// Whether two ranges share a byte. `Input` and `Output` never do.
-    pub fn overlaps(&self, other: &Span) -> bool {
+    pub(crate) fn overlaps(&self, other: &Span) -> bool {
         self.slot == other.slot
             && self.offset < other.offset + other.len
             && other.offset < self.offset + self.len
@@ -40,7 +40,7 @@ impl Span {
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Action {
+pub(crate) enum Action {
     /// Send a message to a rank of the group. Done when the bytes may be overwritten.
     Send {
         /// The receiver.
@@ -80,7 +80,7 @@ pub enum Action {
 
 /// An action with the actions that have to be done before it starts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Step {
+pub(crate) struct Step {
     /// What to do.
     pub action: Action,
     /// Indices of earlier steps.
@@ -93,7 +93,7 @@ pub struct Step {
 /// k-th message that a rank receives from a peer is the k-th that the peer sends to it. `after`
 /// names only earlier steps, so the order of the steps is a valid order of execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// The steps.
     pub steps: Vec<Step>,
     /// Bytes of scratch memory needed.
@@ -102,7 +102,7 @@ pub struct Plan {
 
 impl Plan {
     /// Adds an action and returns its index.
-    pub fn push(&mut self, action: Action, after: impl IntoIterator<Item = u32>) -> u32 {
+    pub(crate) fn push(&mut self, action: Action, after: impl IntoIterator<Item = u32>) -> u32 {
         let index = u32::try_from(self.steps.len()).expect("a plan has fewer than 2^32 steps");
         let after: Vec<u32> = after.into_iter().collect();
         debug_assert!(after.iter().all(|earlier| *earlier < index));

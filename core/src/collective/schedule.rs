@@ -139,7 +139,8 @@ pub(crate) fn schedule(problem: &Problem, algorithm: Algorithm, limits: &Limits)
     }
 }
 
-/// What all ranks know about the counts of an operation.
+/// What all ranks know about the counts of an operation. The caller knows it from the call: the
+/// counts that a rank is given do not tell, see [`effective`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Shape {
     /// The same for every rank.
@@ -148,18 +149,6 @@ pub(crate) enum Shape {
     ByRank,
     /// They differ, and no rank but the root knows them all: gather, scatter and all_to_all.
     Unknown,
-}
-
-impl Shape {
-    /// The shape of a problem. The same on all ranks of one operation.
-    pub(crate) fn of(problem: &Problem) -> Self {
-        match (&problem.counts, problem.operation) {
-            (Counts::Uniform(_), _) => Shape::Uniform,
-            (Counts::Exchange { .. }, _) => Shape::Unknown,
-            (Counts::ByRank(_), Operation::Gather | Operation::Scatter) => Shape::Unknown,
-            (Counts::ByRank(_), _) => Shape::ByRank,
-        }
-    }
 }
 
 /// Whether an operation has a message algorithm of this kind. [`Algorithm::Arena`] has none: it
@@ -216,14 +205,15 @@ pub(crate) fn sums_in_rank_order(operation: Operation, algorithm: Algorithm) -> 
 /// direct one. An operation whose counts are all 0 uses the direct algorithm, which sends its empty
 /// messages so that differing calls are noticed.
 ///
-/// The answer depends only on what is the same on all ranks.
+/// The answer is the same on all ranks, with one thing for the caller to see to: where only the
+/// root of a gather or scatter knows the counts, the other ranks cannot tell that they differ, so
+/// every rank has to ask for the direct algorithm.
 pub(crate) fn effective(problem: &Problem, algorithm: Algorithm) -> Algorithm {
     let operation = problem.operation;
-    let shape = Shape::of(problem);
-    let empty = match &problem.counts {
-        Counts::Uniform(count) => *count == 0,
-        Counts::ByRank(counts) => shape == Shape::ByRank && counts.iter().all(|count| *count == 0),
-        Counts::Exchange { .. } => false,
+    let (shape, empty) = match &problem.counts {
+        Counts::Uniform(count) => (Shape::Uniform, *count == 0),
+        Counts::ByRank(counts) => (Shape::ByRank, counts.iter().all(|count| *count == 0)),
+        Counts::Exchange { .. } => (Shape::Unknown, false),
     };
     if empty && operation != Operation::Barrier {
         return Algorithm::Direct;

@@ -57,6 +57,13 @@ impl Arenas {
         Arenas::Host(Arc::new(Host { segment: Mutex::new(segment), ranks, staging }))
     }
 
+    /// Whether the process of a rank of the job still runs, as far as the system can tell.
+    pub(super) fn alive(&self, rank: usize) -> bool {
+        let Arenas::Host(host) = self else { return true };
+        let Some(place) = host.ranks.iter().position(|other| *other == rank) else { return true };
+        host.segment.lock().unwrap_or_else(PoisonError::into_inner).alive(place)
+    }
+
     /// The arena of a group. All members call it; `exchange` is an all-gather among them. The
     /// result is an arena on all of them or on none.
     #[allow(clippy::too_many_arguments)]

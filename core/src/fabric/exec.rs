@@ -96,6 +96,18 @@ impl<'b> Exec<'b> {
         }
     }
 
+    /// Posts what can be posted at once, so that it keeps its place before what is posted later.
+    pub(crate) fn start(&mut self) {
+        if let Some(plan) = self.schedule.next() {
+            self.buffers.reserve_scratch(plan.scratch);
+            let mut run = Run::new(plan);
+            let mut core = self.fabric.lock();
+            let Self { mailbox, send, recv, members, buffers, .. } = self;
+            run.post(&mut core, *mailbox, send, recv, members, buffers);
+            self.run = Some(run);
+        }
+    }
+
     /// Drives the operation to its end on this thread.
     pub(crate) fn drive(&mut self, patience: &mut Patience<'_>) -> Result<(), Trouble> {
         loop {
@@ -114,10 +126,16 @@ impl<'b> Exec<'b> {
     pub(crate) fn poll(&mut self) -> Result<State, Trouble> {
         let mut moved = false;
         loop {
-            if self.run.is_none() && !self.next_plan() {
-                return Ok(State::Done);
-            }
-            let run = self.run.as_mut().expect("there is a plan");
+            let Some(run) = &mut self.run else {
+                match self.schedule.next() {
+                    Some(plan) => {
+                        self.buffers.reserve_scratch(plan.scratch);
+                        self.run = Some(Run::new(plan));
+                        continue;
+                    }
+                    None => return Ok(State::Done),
+                }
+            };
             let mut core = self.fabric.lock();
             run.post(
                 &mut core,
@@ -127,7 +145,7 @@ impl<'b> Exec<'b> {
                 &self.members,
                 &mut self.buffers,
             );
-            core.progress();
+            self.fabric.progress(&mut core, Some(self.mailbox));
             let done = match &mut core.mailboxes[self.mailbox as usize] {
                 Some(mailbox) => std::mem::take(&mut mailbox.done),
                 None => Vec::new(),
@@ -136,7 +154,8 @@ impl<'b> Exec<'b> {
                 run.complete(*step);
             }
             if done.is_empty() {
-                Self::trouble(&core, run, &self.members, self.recv.lane.group)?;
+                let alone = self.fabric.watch.is_alone();
+                Self::trouble(&core, run, &self.members, self.recv.lane.group, alone)?;
             }
             drop(core);
             let mut advanced = !done.is_empty();
@@ -155,31 +174,6 @@ impl<'b> Exec<'b> {
         }
     }
 
-    /// Takes the next plan, if there is one.
-    fn next_plan(&mut self) -> bool {
-        let Some(plan) = self.schedule.next() else { return false };
-        self.buffers.reserve_scratch(plan.scratch);
-        self.run = Some(Run::new(plan));
-        true
-    }
-
-    /// Posts what waits for nothing, before the operation is driven.
-    pub(crate) fn post(&mut self) {
-        if self.run.is_none() && !self.next_plan() {
-            return;
-        }
-        let run = self.run.as_mut().expect("there is a plan");
-        let mut core = self.fabric.lock();
-        run.post(
-            &mut core,
-            self.mailbox,
-            &self.send,
-            &self.recv,
-            &self.members,
-            &mut self.buffers,
-        );
-    }
-
     /// Takes back every posted buffer. What has not completed will not.
     fn cancel(&mut self) {
         let Some(run) = &mut self.run else { return };
@@ -192,7 +186,7 @@ impl<'b> Exec<'b> {
             }
         }
         // What completed just before it was cancelled must not reach the mailbox's next owner.
-        core.progress();
+        self.fabric.progress(&mut core, Some(self.mailbox));
         self.run = None;
     }
 
@@ -202,19 +196,30 @@ impl<'b> Exec<'b> {
         self.buffers.output_mut()
     }
 
-    fn trouble(core: &Core, run: &Run, members: &[usize], group: u64) -> Result<(), Trouble> {
+    /// What has happened that this operation, and nothing but it and its group, fails of.
+    fn trouble(
+        core: &Core,
+        run: &Run,
+        members: &[usize],
+        group: u64,
+        alone: bool,
+    ) -> Result<(), Trouble> {
         if let Some((_, cause)) = core.mismatches.iter().find(|(id, _)| *id == group) {
             return Err(Trouble::Cause(cause.clone()));
         }
         if core.lost.iter().all(Option::is_none) {
             return Ok(());
         }
-        for peer in run.waited_for() {
-            if let Some(loss) = &core.lost[members[peer]] {
-                return Err(Trouble::Lost { peer: members[peer], loss: loss.clone() });
-            }
+        let lost = |peer: usize| Some((peer, core.lost[peer].clone()?));
+        let broke = |peer: &usize| matches!(core.lost[*peer], Some(Loss::Broken(_)));
+        let needed = run.waited_for().map(|peer| members[peer]);
+        // Whoever this rank waits for may have failed because of a third one. If nobody passes
+        // that on, the third one's end has to be seen here as well.
+        let others = members.iter().copied().filter(|peer| alone && broke(peer));
+        match needed.chain(others).find_map(lost) {
+            Some((peer, loss)) => Err(Trouble::Lost { peer, loss }),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// A rank of the group that this operation waits for: one that has to send, else one that has

@@ -14,15 +14,15 @@ use crate::bootstrap::session::Session;
 use crate::config::{Config, Interface};
 use crate::error::{LinkKind, Result, StartError};
 use crate::sys::host;
+use crate::sys::interfaces;
 use crate::sys::poller::{Interest, Poller};
-use crate::sys::socket;
 use crate::transport::Transport;
 use crate::transport::arena::MAX_RANKS;
 use crate::transport::message::{Messenger, Settings};
 use crate::transport::shm::{self, Offer, Segment, ShmHost};
 use crate::transport::tcp::{self, Candidate, EstablishError, Listener};
 
-use super::{Arenas, ControlWatch, Fabric, Matrix, WaitPolicy};
+use super::{Arenas, Fabric, Matrix, WaitPolicy};
 
 /// Handing out shared memory takes milliseconds; if it takes longer there is something in the way,
 /// and the ranks of the host go over TCP.
@@ -50,7 +50,7 @@ pub(crate) fn join(mut session: Session, config: &Config) -> Result<Arc<Fabric>>
     match make_links(&mut session, config) {
         Ok(Links { names, matrix, arenas, poller, transports, local }) => Ok(Fabric::new(
             config.rank(),
-            Arc::new(ControlWatch::new(session.into_control())),
+            Arc::new(session.into_control()),
             WaitPolicy::for_ranks(local, config.spin()),
             names,
             poller,
@@ -118,14 +118,8 @@ fn make_links(session: &mut Session, config: &Config) -> Result<Links, StartErro
             kinds[first * size + second] = kind;
         }
     }
-    let crowding = (0..size)
-        .map(|of| {
-            let ranks = hosts.iter().filter(|host| **host == hosts[of]).count();
-            ranks * 100 / cards[of].cores.max(1)
-        })
-        .max()
-        .unwrap_or(100);
-    let matrix = Matrix::new(hosts.clone(), crowding, |low, high| kinds[low * size + high]);
+    let cores = cards.iter().map(|card| card.cores).collect();
+    let matrix = Matrix::new(hosts.clone(), cores, |low, high| kinds[low * size + high]);
 
     let poller = Poller::new().map_err(system(rank, "make a poller"))?;
     let mut names: Vec<Option<(LinkKind, String)>> = vec![None; size];
@@ -348,7 +342,7 @@ fn listen(config: &Config) -> io::Result<Listener> {
         }
         return Listener::bind_all(port);
     }
-    let locals = socket::local_addresses()?;
+    let locals = interfaces::local_addresses()?;
     let mut addresses = Vec::new();
     for interface in config.interfaces() {
         let before = addresses.len();

@@ -1,6 +1,7 @@
 //! Which kind of link joins which pair of ranks: the same table on every rank of a job.
 
 use crate::error::LinkKind;
+use crate::tune::crowding;
 
 /// The kinds of all links of a job, and which ranks share a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,8 +11,8 @@ pub(crate) struct Matrix {
     kinds: Vec<LinkKind>,
     /// A number per host, by rank.
     hosts: Vec<usize>,
-    /// Ranks per processor core, the largest of all hosts, times 100.
-    crowding: usize,
+    /// Processor cores of the host, by rank.
+    cores: Vec<usize>,
 }
 
 impl Matrix {
@@ -22,20 +23,20 @@ impl Matrix {
             size,
             kinds: vec![kind; size * size],
             hosts: vec![0; size],
-            crowding: size * 100 / cores,
+            cores: vec![cores; size],
         }
     }
 
     /// A table filled from a function that is symmetric.
     pub(crate) fn new(
         hosts: Vec<usize>,
-        crowding: usize,
+        cores: Vec<usize>,
         kind: impl Fn(usize, usize) -> LinkKind,
     ) -> Self {
         let size = hosts.len();
         let kinds =
             (0..size * size).map(|at| kind((at / size).min(at % size), (at / size).max(at % size)));
-        Matrix { size, kinds: kinds.collect(), hosts, crowding }
+        Matrix { size, kinds: kinds.collect(), hosts, cores }
     }
 
     /// What joins two different ranks.
@@ -67,9 +68,11 @@ impl Matrix {
         members.iter().all(|member| self.hosts[*member] == self.hosts[members[0]])
     }
 
-    /// Ranks per processor core on the fullest host, times 100.
-    pub(crate) fn crowding(&self) -> usize {
-        self.crowding
+    /// Ranks per processor core on the fullest host of some ranks, in thousandths.
+    pub(crate) fn crowding(&self, members: &[usize]) -> u32 {
+        let on = |host: usize| members.iter().filter(|rank| self.hosts[**rank] == host).count();
+        let fullness = |rank: &usize| crowding(on(self.hosts[*rank]), self.cores[*rank]);
+        members.iter().map(fullness).max().unwrap_or(1000)
     }
 }
 
@@ -80,7 +83,7 @@ mod tests {
     #[test]
     fn the_table_is_symmetric_and_knows_subsets() {
         let hosts = vec![0, 0, 1, 1];
-        let matrix = Matrix::new(hosts.clone(), 100, |a, b| {
+        let matrix = Matrix::new(hosts.clone(), vec![2; 4], |a, b| {
             if hosts[a] == hosts[b] { LinkKind::Shm } else { LinkKind::Tcp }
         });
         for a in 0..4 {
@@ -92,6 +95,11 @@ mod tests {
         assert_eq!(matrix.kinds(&[1, 2]), [LinkKind::Tcp]);
         assert_eq!(matrix.kinds(&[0, 1, 2]), [LinkKind::Shm, LinkKind::Tcp]);
         assert!(matrix.kinds(&[1]).is_empty());
+        assert_eq!(matrix.crowding(&[0, 1, 2]), 1000);
+        assert_eq!(
+            Matrix::new(vec![0; 3], vec![2; 3], |_, _| LinkKind::Shm).crowding(&[0, 1, 2]),
+            1500
+        );
         assert!(matrix.one_host(&[0, 1]) && !matrix.one_host(&[1, 2]));
     }
 }

@@ -18,6 +18,7 @@ use std::time::Duration;
 use crate::call::Signature;
 use crate::error::{Cause, LinkKind};
 use crate::sys::buf::{ConstBuf, MutBuf};
+use crate::sys::owner::Owner;
 use crate::sys::poller::Poller;
 use crate::transport::{Envelope, Event, LinkCounters, Loss, PostId, Transport};
 
@@ -26,7 +27,7 @@ pub(crate) use exec::{Exec, State, Trouble};
 pub(crate) use join::join;
 pub(crate) use matrix::Matrix;
 pub(crate) use waiter::{Patience, Stop, WaitPolicy};
-pub(crate) use watch::{ControlWatch, LocalWatch, Scope, Watch};
+pub(crate) use watch::{LocalWatch, Scope, Watch};
 
 /// How often a sleeping thread looks whether it should stop waiting.
 pub(crate) const LOOK: Duration = Duration::from_millis(25);
@@ -48,6 +49,7 @@ pub(crate) struct Fabric {
     poller: Arc<Poller>,
     core: Mutex<Core>,
     woken: Condvar,
+    owner: Owner,
 }
 
 /// The part under the lock.
@@ -60,7 +62,9 @@ pub(crate) struct Core {
     mailboxes: Vec<Option<Mailbox>>,
     lost: Vec<Option<Loss>>,
     mismatches: Vec<(u64, Cause)>,
+    /// Whether a thread sleeps in the poller, and how many wait for one that does.
     sleeping: bool,
+    followers: usize,
     closed: bool,
 }
 
@@ -114,9 +118,11 @@ impl Fabric {
                 lost,
                 mismatches: Vec::new(),
                 sleeping: false,
+                followers: 0,
                 closed: false,
             }),
             woken: Condvar::new(),
+            owner: Owner::this(),
         });
         let weak = Arc::downgrade(&fabric);
         fabric.watch.on_announcement(Box::new(move || {
@@ -129,6 +135,12 @@ impl Fabric {
 
     fn lock(&self) -> MutexGuard<'_, Core> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a rank of the job is known to have ended although nobody has told: where the watch
+    /// is over, the system is asked, which knows it of the processes of this host.
+    pub(crate) fn has_ended(&self, rank: usize) -> bool {
+        self.watch.is_alone() && !self.watch.departed(rank) && !self.arenas.alive(rank)
     }
 
     /// Wakes whoever sleeps, to look again.
@@ -151,11 +163,24 @@ impl Fabric {
 
     /// Moves everything on, unless another thread is at it. Returns whether something moved.
     pub(crate) fn try_progress(&self) -> bool {
-        match self.core.try_lock() {
-            Ok(mut core) => core.progress(),
-            Err(std::sync::TryLockError::Poisoned(core)) => core.into_inner().progress(),
-            Err(std::sync::TryLockError::WouldBlock) => false,
+        let mut core = match self.core.try_lock() {
+            Ok(core) => core,
+            Err(std::sync::TryLockError::Poisoned(core)) => core.into_inner(),
+            Err(std::sync::TryLockError::WouldBlock) => return false,
+        };
+        self.progress(&mut core, None)
+    }
+
+    /// Moves everything on, on behalf of the operation with this mailbox. Returns whether something
+    /// moved.
+    fn progress(&self, core: &mut Core, own: Option<u32>) -> bool {
+        let Moved { any, for_others } = core.progress(own);
+        // What completed for another operation may be what its thread sleeps for, and no file
+        // descriptor will tell it any more.
+        if for_others && (core.sleeping || core.followers > 0) {
+            self.wake();
         }
+        any
     }
 
     /// Whether any operation has messages under way.
@@ -175,7 +200,10 @@ impl Fabric {
             return;
         }
         if core.sleeping {
-            let _ = self.woken.wait_timeout(core, limit);
+            core.followers += 1;
+            let (mut core, _) =
+                self.woken.wait_timeout(core, limit).unwrap_or_else(PoisonError::into_inner);
+            core.followers -= 1;
             return;
         }
         core.sleeping = true;
@@ -191,6 +219,10 @@ impl Fabric {
 
     /// What has passed the link to a rank of the job.
     pub(crate) fn counters(&self, peer: usize) -> LinkCounters {
+        if self.owner.if_not_us().is_some() {
+            // The lock may have been taken when this process was forked.
+            return LinkCounters::default();
+        }
         let core = self.lock();
         core.route
             .get(peer)
@@ -201,7 +233,9 @@ impl Fabric {
 
     /// A group's lanes are no longer needed.
     pub(crate) fn forget_group(&self, group: u64) {
-        for transport in &mut self.lock().transports {
+        let mut core = self.lock();
+        core.mismatches.retain(|(id, _)| *id != group);
+        for transport in &mut core.transports {
             transport.forget_group(group);
         }
     }
@@ -217,6 +251,9 @@ impl Fabric {
 
     /// Says goodbye and closes all links. Idempotent and bounded.
     pub(crate) fn close(&self) {
+        if self.owner.if_not_us().is_some() {
+            return;
+        }
         let mut core = self.lock();
         if std::mem::replace(&mut core.closed, true) {
             return;
@@ -233,29 +270,46 @@ impl Fabric {
 
 impl Drop for Fabric {
     fn drop(&mut self) {
+        if self.owner.if_not_us().is_some() {
+            // The links are the parent's: their end would be written into memory and pollers that
+            // both processes have. The child's copies end with it.
+            let core = self.core.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(std::mem::take(&mut core.transports));
+            return;
+        }
         self.close();
     }
 }
 
+/// What a step of progress has done.
+struct Moved {
+    any: bool,
+    /// Something completed, or failed, for another operation than the one that made progress.
+    for_others: bool,
+}
+
 impl Core {
-    fn progress(&mut self) -> bool {
-        let mut moved = false;
+    fn progress(&mut self, own: Option<u32>) -> Moved {
+        let mut moved = Moved { any: false, for_others: false };
         for transport in &mut self.transports {
-            moved |= transport.progress(&mut self.events);
+            moved.any |= transport.progress(&mut self.events);
         }
         for event in self.events.drain(..) {
             match event {
                 Event::Sent(id) | Event::Received(id) => {
-                    let (mailbox, step) = ((id.0 >> 32) as usize, id.0 as u32);
-                    if let Some(Some(mailbox)) = self.mailboxes.get_mut(mailbox) {
+                    let (at, step) = ((id.0 >> 32) as u32, id.0 as u32);
+                    moved.for_others |= own != Some(at);
+                    if let Some(Some(mailbox)) = self.mailboxes.get_mut(at as usize) {
                         mailbox.done.push(step);
                     }
                 }
                 Event::Mismatch { peer, lane, local, remote } => {
+                    moved.for_others = true;
                     let cause = mismatch(self.rank, local, peer, remote);
                     self.mismatches.push((lane.group, cause));
                 }
                 Event::Lost { peer, loss } => {
+                    moved.for_others = true;
                     if self.lost[peer].is_none() {
                         self.lost[peer] = Some(loss);
                     }

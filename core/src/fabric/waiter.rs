@@ -41,6 +41,8 @@ pub(crate) enum Stop {
     Interrupted,
     /// The rank of the group that was waited for has said goodbye.
     Departed(usize),
+    /// The process of this rank of the job has ended, and nobody was there to tell.
+    Ended(usize),
 }
 
 /// The waiting of one operation.
@@ -177,6 +179,10 @@ impl<'a> Patience<'a> {
         }
         if interrupt::requested() {
             return Err(Stop::Interrupted);
+        }
+        if let Some(rank) = self.health.members().iter().find(|rank| self.fabric.has_ended(**rank))
+        {
+            return Err(Stop::Ended(*rank));
         }
         let waited = now.saturating_duration_since(self.last);
         if waited >= self.timeout { Err(Stop::Deadline(waited)) } else { Ok(()) }

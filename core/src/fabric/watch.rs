@@ -4,52 +4,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::bootstrap::control::Control;
+use crate::bootstrap::failure::explained;
+use crate::bootstrap::scope::Failures;
+pub(crate) use crate::bootstrap::scope::{Announcement, Scope};
 use crate::error::Cause;
-
-/// Which groups a failure concerns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
-    /// Every group that has this rank of the job.
-    Rank(usize),
-    /// Every group that has both of these ranks of the job.
-    Pair(usize, usize),
-    /// The group with this id.
-    Group(u64),
-    /// All groups.
-    Job,
-}
-
-impl Scope {
-    /// The scope that belongs to a cause that was found in `group`.
-    pub(crate) fn of(cause: &Cause, group: u64) -> Scope {
-        match cause {
-            Cause::RankDied { rank, .. } | Cause::RankLeft { rank } => Scope::Rank(*rank),
-            Cause::LinkLost { first, second, .. } => Scope::Pair(*first, *second),
-            Cause::Protocol { rank, peer, .. } => Scope::Pair(*rank, *peer),
-            Cause::Deadline { .. } | Cause::Mismatch { .. } | Cause::Interrupted { .. } => {
-                Scope::Group(group)
-            }
-            Cause::Closed | Cause::Forked { .. } | Cause::Panicked { .. } => Scope::Job,
-        }
-    }
-
-    /// Whether a group is concerned.
-    pub(crate) fn concerns(&self, group: u64, members: &[usize]) -> bool {
-        match self {
-            Scope::Rank(rank) => members.contains(rank),
-            Scope::Pair(first, second) => members.contains(first) && members.contains(second),
-            Scope::Group(id) => *id == group,
-            Scope::Job => true,
-        }
-    }
-}
-
-/// A failure with the groups it concerns.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Announcement {
-    pub(crate) scope: Scope,
-    pub(crate) cause: Arc<Cause>,
-}
 
 /// The failures of a job as they become known, the same list of first causes on every rank.
 pub(crate) trait Watch: Send + Sync {
@@ -59,11 +17,15 @@ pub(crate) trait Watch: Send + Sync {
     /// The announcements from the `from`-th on.
     fn since(&self, from: usize) -> Vec<Announcement>;
 
-    /// Tells everybody, waits a bounded time for the verdict on what came first, and returns it.
+    /// Tells everybody, waits a bounded time for the verdict on what came first in that scope, and
+    /// returns it.
     fn report(&self, scope: Scope, cause: Cause) -> Arc<Cause>;
 
     /// Whether a rank of the job has said goodbye.
     fn departed(&self, rank: usize) -> bool;
+
+    /// Whether nobody tells of deaths any more, so that each rank has to look for itself.
+    fn is_alone(&self) -> bool;
 
     /// Calls `wake` whenever an announcement is added.
     fn on_announcement(&self, wake: Box<dyn Fn() + Send + Sync>);
@@ -86,9 +48,9 @@ struct LocalShared {
 
 #[derive(Default)]
 struct LocalState {
-    announcements: Vec<Announcement>,
+    failures: Failures,
     departed: Vec<usize>,
-    wakers: Vec<Box<dyn Fn() + Send + Sync>>,
+    wakers: Vec<Arc<dyn Fn() + Send + Sync>>,
 }
 
 impl LocalWatch {
@@ -109,37 +71,47 @@ impl Watch for LocalWatch {
     }
 
     fn since(&self, from: usize) -> Vec<Announcement> {
-        self.state().announcements.get(from..).unwrap_or_default().to_vec()
+        self.state().failures.since(from)
     }
 
     fn report(&self, scope: Scope, cause: Cause) -> Arc<Cause> {
-        let mut state = self.state();
-        // The link of a rank that has gone breaks as a consequence.
-        let (scope, cause) = match scope {
-            Scope::Pair(a, b) => match [a, b].into_iter().find(|r| state.departed.contains(r)) {
-                Some(rank) => (Scope::Rank(rank), Cause::RankLeft { rank }),
-                None => (scope, cause),
-            },
-            _ => (scope, cause),
+        let (verdict, wakers) = {
+            let mut state = self.state();
+            if let Some(known) = state.failures.verdict(scope) {
+                return known;
+            }
+            // The link of a rank that has gone breaks as a consequence.
+            let departed = |rank| state.departed.contains(&rank);
+            let (scope, cause) = explained(scope, cause, departed, self.rank);
+            state.failures.add(scope, Arc::new(cause));
+            self.shared.count.store(state.failures.len(), Ordering::Release);
+            let verdict = state.failures.verdict(scope);
+            (verdict.expect("it has just been added"), state.wakers.clone())
         };
-        if let Some(known) = state.announcements.iter().find(|known| known.scope == scope) {
-            return Arc::clone(&known.cause);
-        }
-        let cause = Arc::new(cause);
-        state.announcements.push(Announcement { scope, cause: Arc::clone(&cause) });
-        self.shared.count.store(state.announcements.len(), Ordering::Release);
-        for wake in &state.wakers {
+        for wake in &wakers {
             wake();
         }
-        cause
+        verdict
     }
 
     fn departed(&self, rank: usize) -> bool {
         self.state().departed.contains(&rank)
     }
 
+    fn is_alone(&self) -> bool {
+        false
+    }
+
     fn on_announcement(&self, wake: Box<dyn Fn() + Send + Sync>) {
-        self.state().wakers.push(wake);
+        let wake: Arc<dyn Fn() + Send + Sync> = wake.into();
+        let late = {
+            let mut state = self.state();
+            state.wakers.push(Arc::clone(&wake));
+            state.failures.len() > 0
+        };
+        if late {
+            wake();
+        }
     }
 
     fn close(&self) {
@@ -150,45 +122,34 @@ impl Watch for LocalWatch {
     }
 }
 
-/// The watch of a rank that is a process: its control connection.
-pub(crate) struct ControlWatch {
-    control: Control,
-}
-
-impl ControlWatch {
-    pub(crate) fn new(control: Control) -> Self {
-        ControlWatch { control }
-    }
-}
-
-impl Watch for ControlWatch {
+/// The watch of a rank that is a process.
+impl Watch for Control {
     fn announcements(&self) -> usize {
-        usize::from(self.control.failed())
+        Control::announcements(self)
     }
 
     fn since(&self, from: usize) -> Vec<Announcement> {
-        let cause = self.control.failure();
-        cause
-            .map(|cause| Announcement { scope: Scope::Job, cause })
-            .into_iter()
-            .skip(from)
-            .collect()
+        Control::since(self, from)
     }
 
-    fn report(&self, _scope: Scope, cause: Cause) -> Arc<Cause> {
-        self.control.report(cause)
+    fn report(&self, scope: Scope, cause: Cause) -> Arc<Cause> {
+        Control::report(self, scope, cause)
     }
 
     fn departed(&self, rank: usize) -> bool {
-        self.control.departed(rank)
+        Control::departed(self, rank)
+    }
+
+    fn is_alone(&self) -> bool {
+        Control::is_alone(self)
     }
 
     fn on_announcement(&self, wake: Box<dyn Fn() + Send + Sync>) {
-        self.control.on_failure(wake);
+        Control::on_announcement(self, wake);
     }
 
     fn close(&self) {
-        self.control.close();
+        Control::close(self);
     }
 }
 
@@ -222,13 +183,24 @@ mod tests {
     }
 
     #[test]
-    fn scopes_concern_the_groups_they_name() {
-        assert!(Scope::Rank(3).concerns(9, &[1, 3]));
-        assert!(!Scope::Rank(2).concerns(9, &[1, 3]));
-        assert!(Scope::Pair(1, 3).concerns(9, &[1, 2, 3]));
-        assert!(!Scope::Pair(1, 3).concerns(9, &[1, 2]));
-        assert!(Scope::Group(9).concerns(9, &[0]));
-        assert!(!Scope::Group(8).concerns(9, &[0]));
-        assert!(Scope::Job.concerns(9, &[]));
+    fn every_announcement_wakes_and_one_group_s_failure_is_not_another_s() {
+        let watches = LocalWatch::for_job(4);
+        let woken = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&woken);
+        watches[3].on_announcement(Box::new(move || {
+            count.fetch_add(1, Ordering::SeqCst);
+        }));
+        let died = |rank| Cause::RankDied { rank, how: "test".to_owned() };
+        watches[0].report(Scope::Group(7), died(1));
+        watches[0].report(Scope::Group(7), died(2));
+        watches[1].report(Scope::Group(8), died(2));
+        assert_eq!(woken.load(Ordering::SeqCst), 2, "one for each that is new");
+        let count = Arc::clone(&woken);
+        watches[2].on_announcement(Box::new(move || {
+            count.fetch_add(10, Ordering::SeqCst);
+        }));
+        assert_eq!(woken.load(Ordering::SeqCst), 12, "whoever comes late is woken at once");
+        let scopes: Vec<_> = watches[3].since(0).into_iter().map(|one| one.scope).collect();
+        assert_eq!(scopes, [Scope::Group(7), Scope::Group(8)]);
     }
 }

@@ -9,7 +9,7 @@ use crate::call::{Call, Operation, Signature};
 use crate::collective::arena::{self, ArenaError};
 use crate::collective::plan::{Action, Plan, Slot, Span};
 use crate::collective::{Algorithm, Problem, schedule};
-use crate::dtype::DType;
+use crate::dtype::{DType, Op};
 use crate::error::{ArgumentError, Cause, Error, LinkKind, OperationError, Result};
 use crate::fabric::{Exec, Fabric, Patience, Scope, Stop, Trouble, mismatch};
 use crate::reduce;
@@ -257,14 +257,14 @@ impl GroupCore {
     }
 
     /// The algorithm for a problem; `None` where nothing has to be moved.
-    fn algorithm_for(&self, checked: &Checked) -> Option<Algorithm> {
+    pub(crate) fn algorithm_for(&self, checked: &Checked) -> Option<Algorithm> {
         if self.size == 1 {
             return None;
         }
-        let algorithm = self.tuner.choose_for(&checked.problem);
-        // Where only the root knows all counts, the ranks could not agree on anything else.
+        // Where only the root knows all counts, the ranks could not agree on anything that
+        // depends on them.
         let at_root = checked.call.layout == request::COUNTS_AT_ROOT;
-        Some(if at_root && algorithm != Algorithm::Arena { Algorithm::Direct } else { algorithm })
+        Some(self.tuner.choose_for(&checked.problem, at_root))
     }
 
     fn execute(
@@ -302,7 +302,7 @@ impl GroupCore {
     }
 
     /// Runs in shared memory.
-    fn run_arena(
+    pub(crate) fn run_arena(
         &self,
         problem: &Problem,
         signature: &Signature,
@@ -350,7 +350,7 @@ impl GroupCore {
     }
 
     /// The state machine of a collective over messages.
-    fn exec<'b>(
+    pub(crate) fn exec<'b>(
         &self,
         problem: &Problem,
         signature: Signature,
@@ -395,6 +395,9 @@ impl GroupCore {
                         return self.error(signature, elapsed, peer_in_group, link, cause);
                     }
                     Stop::Departed(peer) => Cause::RankLeft { rank: self.members[peer] },
+                    Stop::Ended(rank) => {
+                        Cause::RankDied { rank, how: "its process has ended".to_owned() }
+                    }
                     Stop::Interrupted => Cause::Interrupted { rank: me, operation: signature },
                     Stop::Deadline(waited) => self
                         .what_the_peer_does_instead(me, peer, signature)
@@ -411,7 +414,8 @@ impl GroupCore {
             Some(fabric) => fabric.watch.report(Scope::of(&cause, self.id), cause),
             None => Arc::new(cause),
         };
-        let cause = self.health.poison(verdict);
+        // Something earlier on the list may concern the group as well: all ranks take the first.
+        let cause = self.health.failure().unwrap_or_else(|| self.health.poison(verdict));
         let error = self.error(signature, elapsed, peer_in_group, link, cause);
         tracing::error!(rank = self.rank, group = self.id, %error, "operation failed");
         error
@@ -441,7 +445,11 @@ impl GroupCore {
     }
 
     fn loss(&self, me: usize, peer: usize, loss: Loss) -> Cause {
-        let departed = self.fabric.as_ref().is_some_and(|fabric| fabric.watch.departed(peer));
+        // Without a watch nobody passes on goodbyes, and the end of the link is the only one.
+        let departed = self
+            .fabric
+            .as_ref()
+            .is_some_and(|fabric| fabric.watch.departed(peer) || fabric.watch.is_alone());
         let kind = self
             .fabric
             .as_ref()
@@ -500,8 +508,8 @@ impl GroupCore {
         }
     }
 
-    /// Prepares a send (of the input), a receive (into the output) or both at once, and posts them;
-    /// the arguments have been checked.
+    /// Posts a send (of the input), a receive (into the output) or both at once; the arguments have
+    /// been checked. Messages are posted in the order of their numbers, from whichever thread.
     pub(crate) fn prepare<'b>(
         &self,
         send: Option<Message>,
@@ -515,8 +523,6 @@ impl GroupCore {
             (Some(_), None) => Operation::Send,
             _ => Operation::Recv,
         };
-        // Held until the messages are posted: their order is that of their numbers, whichever thread
-        // sends them.
         let mut numbers = self.numbers.lock().unwrap_or_else(PoisonError::into_inner);
         let mut envelope = |outgoing: bool, message: &Message, bytes: usize| {
             let next = numbers.entry((outgoing, message.peer, message.tag)).or_insert(0);
@@ -553,14 +559,9 @@ impl GroupCore {
             Box::new(std::iter::once(plan)),
             buffers,
         );
-        exec.post();
+        exec.start();
         drop(numbers);
-        Prepared {
-            exec,
-            signature: first.signature,
-            peer: message.peer,
-            tag: message.tag,
-        }
+        Prepared { exec, signature: first.signature, peer: message.peer, tag: message.tag }
     }
 
     /// Runs a message operation on this thread.
@@ -582,7 +583,7 @@ impl GroupCore {
 
     /// Closes the group. Idempotent.
     pub(crate) fn close(&self) {
-        if self.closed.swap(true, Ordering::SeqCst) {
+        if self.health.is_forked() || self.closed.swap(true, Ordering::SeqCst) {
             return;
         }
         self.health.poison(Arc::new(Cause::Closed));
@@ -613,27 +614,16 @@ fn pieces(len: usize) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-/// What is left of a collective in a group of one: a copy, and what the operator makes of a single
-/// contribution (a logical operator makes 1 of any number that is not 0).
-fn alone(problem: &Problem, buffers: &mut Buffers<'_>) {
-    let len = buffers.output_mut().len();
-    let whole = Span::new(Slot::Output, 0, len);
-    let reduces = matches!(
-        problem.operation,
-        Operation::AllReduce | Operation::ReduceScatter | Operation::Reduce | Operation::Scan
-    );
-    match problem.op.filter(|_| reduces) {
-        Some(op) if problem.in_place => {
-            reduce::reduce_in_place(problem.dtype, op, 1, buffers.output_mut(), &[], &[]);
-        }
-        Some(op) => {
-            let (output, input) = buffers.split(whole, &[Span::new(Slot::Input, 0, len)]);
-            reduce::reduce(problem.dtype, op, 1, output, &input);
-        }
-        None if problem.in_place || problem.operation == Operation::Barrier => {}
-        None => {
-            let (output, input) = buffers.split(whole, &[Span::new(Slot::Input, 0, len)]);
-            output.copy_from_slice(input[0]);
-        }
+/// What is left of a collective in a group of one.
+pub(crate) fn alone(problem: &Problem, buffers: &mut Buffers<'_>) {
+    if !problem.in_place && problem.operation != Operation::Barrier {
+        let len = buffers.output_mut().len();
+        let (output, input) =
+            buffers.split(Span::new(Slot::Output, 0, len), &[Span::new(Slot::Input, 0, len)]);
+        output.copy_from_slice(input[0]);
+    }
+    // Logical operators give 0 or 1 from one contribution too.
+    if let Some(op @ (Op::LogicalAnd | Op::LogicalOr)) = problem.op {
+        reduce::reduce_in_place(problem.dtype, op, 1, buffers.output_mut(), &[], &[]);
     }
 }

@@ -32,6 +32,17 @@ impl Health {
         }
     }
 
+    /// Ranks of the job by rank of the group.
+    pub(crate) fn members(&self) -> &[usize] {
+        &self.members
+    }
+
+    /// Whether this process is a forked child of the one that has the group. Nothing of the group
+    /// may be touched then: its locks may be held by threads that exist in the parent only.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.owner.if_not_us().is_some()
+    }
+
     /// Whether a rank of the group has said goodbye to the job.
     pub(crate) fn departed(&self, member: usize) -> bool {
         self.watch.as_ref().is_some_and(|watch| watch.departed(self.members[member]))

@@ -40,6 +40,9 @@ use worker::Worker;
 /// When an operation fails for another reason than a wrong argument, the group is poisoned: every
 /// later call returns the first cause at once. Dropping the last handle closes the group; if that
 /// was the last group of the job, the links are closed too. Neither ever hangs.
+///
+/// In a forked child of the process that formed it a group can only be dropped, which leaves the
+/// parent's links alone; every call returns [`Cause::Forked`].
 #[derive(Clone)]
 pub struct Group {
     handle: Arc<Handle>,
@@ -118,6 +121,9 @@ impl Group {
     /// Closes the group: later calls fail, operations under way fail, and if this was the last
     /// group of the job its links are closed. May be called more than once; dropping does the same.
     pub fn close(&self) {
+        if self.core().health.is_forked() {
+            return;
+        }
         if let Some(worker) = self.handle.worker.get() {
             worker.stop();
         }
@@ -141,6 +147,11 @@ impl Group {
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        if self.core.health.is_forked() {
+            // The thread exists in the parent only, and what it was doing stays as it is.
+            std::mem::forget(self.worker.take());
+            return;
+        }
         if let Some(worker) = self.worker.take() {
             worker.stop();
         }

@@ -174,7 +174,8 @@ fn assemble(
     settings: Arc<Settings>,
     timeout: Duration,
 ) -> Result<Group> {
-    let mut core = GroupCore::new(id, rank, members, fabric, Tuner::new(hand), settings, timeout);
+    let tuner = Tuner::new(&members, fabric.as_ref().map(|fabric| &fabric.matrix), hand);
+    let mut core = GroupCore::new(id, rank, members, fabric, tuner, settings, timeout);
     if let Some(fabric) = core.fabric.clone() {
         let members = Arc::clone(&core.members);
         let arena = fabric.arenas.form(

@@ -10,7 +10,7 @@ mod combine;
 mod fold;
 mod format;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use combine::{Add, And, Max, Min, Mul, Or, Xor};
 use fold::{Operands, fold};

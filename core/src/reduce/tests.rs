@@ -13,7 +13,7 @@ use crate::sys::simd::Level;
 /// The most elements that a pass of the loop takes at once, in bytes of any type.
 const BLOCK: usize = 256;
 
-fn pairs() -> Vec<(DType, Op)> {
+pub(crate) fn pairs() -> Vec<(DType, Op)> {
     let ops = |dtype| Op::ALL.into_iter().map(move |op| (dtype, op));
     DType::ALL.into_iter().flat_map(ops).filter(|(dtype, op)| op.supports(*dtype)).collect()
 }
@@ -127,7 +127,7 @@ fn expected_element(dtype: DType, op: Op, divisor: u32, operands: &[&[u8]]) -> V
     }
 }
 
-fn expected(dtype: DType, op: Op, divisor: u32, sources: &[&[u8]]) -> Vec<u8> {
+pub(crate) fn expected(dtype: DType, op: Op, divisor: u32, sources: &[&[u8]]) -> Vec<u8> {
     let size = dtype.size();
     (0..sources[0].len() / size)
         .flat_map(|i| {

@@ -210,11 +210,6 @@ impl Board {
         self.rank
     }
 
-    /// The memory.
-    pub(crate) fn memory(&self) -> &Arc<Mapping> {
-        &self.memory
-    }
-
     /// Whether every rank was seen in the current operation, so that the next one may be posted.
     pub(crate) fn complete(&self) -> bool {
         self.seen == self.everybody
@@ -309,7 +304,6 @@ impl Board {
             return None;
         }
         self.seen |= 1 << peer;
-        #[expect(clippy::cast_possible_truncation, reason = "the high half")]
         Some((value >> 32) as u32)
     }
 
@@ -457,11 +451,11 @@ mod tests {
     fn cards_carry_payloads_of_every_length() {
         let [mut a, mut b] = pair();
         for len in [0, 1, IN_LINE, IN_LINE + 1, 256] {
+            b.post(99, &note(0, 0), |bytes| assert!(bytes.is_empty()));
             assert_eq!(b.see(0), None);
             a.post(len as u32, &note(len as u32, 0), |bytes| {
                 bytes.iter_mut().zip(1..).for_each(|(byte, i)| *byte = (i * 3 % 256) as u8);
             });
-            b.post(99, &note(0, 0), |bytes| assert!(bytes.is_empty()));
             assert_eq!((b.see(0), a.see(1)), (Some(len as u32), Some(99)));
             assert_eq!(b.note(0), note(len as u32, 0));
             let expected: Vec<u8> = (1..=len).map(|i| (i * 3 % 256) as u8).collect();

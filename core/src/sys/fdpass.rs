@@ -7,11 +7,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags,
 };
+
+use super::socket;
 
 /// Most descriptors in one message (Linux allows 253).
 pub(crate) const MOST: usize = 200;
@@ -34,15 +35,8 @@ impl Listener {
 
     /// The next connection, or `None` when `patience` is over.
     pub(crate) fn accept(&self, patience: Duration) -> io::Result<Option<UnixStream>> {
-        let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
-        let timeout = Timespec {
-            tv_sec: i64::try_from(patience.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: patience.subsec_nanos().into(),
-        };
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(None),
-            Ok(_) => (),
-            Err(error) => return Err(error.into()),
+        if !socket::wait(&self.socket, false, patience)? {
+            return Ok(None);
         }
         match self.socket.accept() {
             Ok((stream, _)) => {

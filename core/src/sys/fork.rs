@@ -6,7 +6,7 @@
 //! their numbers stay taken, so that whoever drops the value in the child closes nothing else.
 
 use std::ops::Deref;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -95,6 +95,12 @@ impl<S: AsRawFd> Drop for Private<S> {
             let fd = self.socket.as_raw_fd();
             let _ = PRIVATE[at].compare_exchange(fd, FREE, Ordering::AcqRel, Ordering::Relaxed);
         }
+    }
+}
+
+impl<S: AsRawFd + AsFd> AsFd for Private<S> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

@@ -10,10 +10,10 @@ pub(crate) fn identity() -> String {
     match read("/proc/sys/kernel/random/boot_id") {
         Some(boot) => {
             let net = link("/proc/self/ns/net").unwrap_or_default();
-            format!("{} {boot} {net}", super::net::host_name())
+            format!("{} {boot} {net}", super::interfaces::host_name())
         }
         // One name per machine is what local networks of Macs have.
-        None => super::net::host_name(),
+        None => super::interfaces::host_name(),
     }
 }
 

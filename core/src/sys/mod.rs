@@ -8,7 +8,7 @@ pub(crate) mod fdpass;
 pub(crate) mod fork;
 pub(crate) mod futex;
 pub(crate) mod host;
-pub(crate) mod net;
+pub(crate) mod interfaces;
 pub(crate) mod owner;
 pub(crate) mod poller;
 pub(crate) mod process;

@@ -93,6 +93,8 @@ pub(crate) struct Writer {
 pub(crate) struct Reader {
     ring: Ring,
     head: u64,
+    /// The end was reported; it is nothing to wake up for any more.
+    ended: bool,
 }
 
 impl Writer {
@@ -159,7 +161,7 @@ impl Writer {
 impl Reader {
     /// The only reader of the ring at `base`, whose memory is new.
     pub(crate) fn new(memory: Arc<Mapping>, base: usize, capacity: usize) -> Reader {
-        Reader { ring: Ring::new(memory, base, capacity), head: 0 }
+        Reader { ring: Ring::new(memory, base, capacity), head: 0, ended: false }
     }
 
     /// Bytes to read, and whether they are the last.
@@ -178,6 +180,7 @@ impl Reader {
         }
         let (available, finished) = self.available()?;
         if available == 0 {
+            self.ended = finished;
             return if finished { Ok((0, false)) } else { Err(io::ErrorKind::WouldBlock.into()) };
         }
         let mut read = 0;
@@ -201,7 +204,7 @@ impl Reader {
     pub(crate) fn prepare_sleep(&self) -> io::Result<bool> {
         self.ring.announce(READER_SLEEPS);
         let (available, finished) = self.available()?;
-        Ok(available > 0 || finished)
+        Ok(available > 0 || finished && !self.ended)
     }
 
     /// Nothing more will be read. Whether the writer has to be woken.
@@ -264,8 +267,9 @@ mod tests {
         let mut bytes = [0; 10];
         assert_eq!(reader.read(&mut [IoSliceMut::new(&mut bytes)]).unwrap().0, 4);
         assert_eq!(&bytes[..4], b"abcd");
-        assert_eq!(reader.read(&mut [IoSliceMut::new(&mut bytes)]).unwrap().0, 0);
         assert!(reader.prepare_sleep().unwrap(), "the end is something to read");
+        assert_eq!(reader.read(&mut [IoSliceMut::new(&mut bytes)]).unwrap().0, 0);
+        assert!(!reader.prepare_sleep().unwrap(), "the end is news only once");
     }
 
     #[test]

@@ -163,10 +163,10 @@ impl Drop for Mapping {
 pub(crate) const PAGE: usize = 16384;
 
 /// `fcntl` locks on single bytes: they belong to the process, end with it, and are not inherited.
-fn lock_request(kind: i32, rank: usize) -> libc::flock {
+fn lock_request(rank: usize) -> libc::flock {
     // SAFETY: all-zero is a valid `flock`.
     let mut request: libc::flock = unsafe { std::mem::zeroed() };
-    request.l_type = kind as _;
+    request.l_type = libc::F_WRLCK as _;
     request.l_whence = libc::SEEK_SET as _;
     request.l_start = rank as _;
     request.l_len = 1;
@@ -174,7 +174,7 @@ fn lock_request(kind: i32, rank: usize) -> libc::flock {
 }
 
 fn try_lock(file: &OwnedFd, rank: usize) -> io::Result<()> {
-    let request = lock_request(libc::F_WRLCK as i32, rank);
+    let request = lock_request(rank);
     // SAFETY: a live descriptor and a valid request.
     match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw const request) } {
         -1 => Err(io::Error::last_os_error()),
@@ -183,7 +183,7 @@ fn try_lock(file: &OwnedFd, rank: usize) -> io::Result<()> {
 }
 
 fn is_locked(file: &OwnedFd, rank: usize) -> io::Result<bool> {
-    let mut request = lock_request(libc::F_WRLCK as i32, rank);
+    let mut request = lock_request(rank);
     // SAFETY: a live descriptor and a valid request, which the kernel overwrites.
     match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLK, &raw mut request) } {
         -1 => Err(io::Error::last_os_error()),

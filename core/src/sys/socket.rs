@@ -1,219 +1,201 @@
-//! Network interfaces and socket settings.
+//! Sockets: making them, their options, and waiting for them.
 
-use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::net::{RecvFlags, SendFlags};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 
-/// What kind of medium an interface is, best first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Medium {
-    /// Does not leave the machine.
-    Loopback,
-    /// A cable, or nothing that is known to be worse.
-    Wired,
-    /// Radio.
-    Wireless,
-    /// A tunnel or the bridge of a container engine.
-    Virtual,
+use super::fork::Private;
+
+/// A write to a peer that is gone gives an error, never a signal, whatever the program that uses
+/// this library has set for `SIGPIPE`. Apple's systems have an option of the socket for that
+/// ([`quiet`]) in place of the flag.
+const QUIETLY: SendFlags =
+    if cfg!(target_vendor = "apple") { SendFlags::empty() } else { SendFlags::NOSIGNAL };
+
+/// Which families a listener at an IPv6 address takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Families {
+    /// Its own.
+    Own,
+    /// If the address is the wildcard, IPv4 as well.
+    Both,
 }
 
-impl fmt::Display for Medium {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Medium::Loopback => "loopback",
-            Medium::Wired => "wired",
-            Medium::Wireless => "wireless",
-            Medium::Virtual => "virtual",
-        })
-    }
-}
-
-/// One address of this machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LocalAddress {
-    /// Name of its interface.
-    pub interface: String,
-    /// The address.
-    pub ip: IpAddr,
-    /// Which interface a link-local IPv6 address belongs to; else 0.
-    pub scope: u32,
-    /// Whether the interface is up.
-    pub up: bool,
-    /// What kind of interface it is.
-    pub medium: Medium,
-    /// Nominal speed in Mbit/s, where the system tells.
-    pub speed: Option<u32>,
-}
-
-impl LocalAddress {
-    /// Together with a port.
-    pub(crate) fn with_port(&self, port: u16) -> SocketAddr {
-        match self.ip {
-            IpAddr::V6(ip) if self.scope != 0 => SocketAddrV6::new(ip, port, 0, self.scope).into(),
-            ip => SocketAddr::new(ip, port),
-        }
-    }
-}
-
-/// All addresses of this machine, best medium first.
-pub(crate) fn local_addresses() -> io::Result<Vec<LocalAddress>> {
-    let mut addresses: Vec<LocalAddress> = if_addrs::get_if_addrs()?
-        .into_iter()
-        .map(|interface| {
-            let ip = interface.ip();
-            let link_local = matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
-            LocalAddress {
-                ip,
-                scope: if link_local { interface.index.unwrap_or(0) } else { 0 },
-                up: interface.is_oper_up() || interface.is_loopback(),
-                medium: medium(&interface.name, interface.is_loopback(), interface.is_p2p()),
-                speed: speed(&interface.name),
-                interface: interface.name,
-            }
-        })
-        .collect();
-    addresses.sort_by_key(|address| (address.medium, std::cmp::Reverse(address.speed), address.ip));
-    Ok(addresses)
-}
-
-fn medium(name: &str, loopback: bool, point_to_point: bool) -> Medium {
-    const VIRTUAL: [&str; 11] =
-        ["docker", "br-", "virbr", "utun", "tun", "tap", "wg", "tailscale", "zt", "cni", "awdl"];
-    if loopback {
-        Medium::Loopback
-    } else if point_to_point || VIRTUAL.iter().any(|prefix| name.starts_with(prefix)) {
-        Medium::Virtual
-    } else if is_wireless(name) {
-        Medium::Wireless
-    } else {
-        Medium::Wired
-    }
-}
-
-#[cfg(target_os = "linux")]
-fn is_wireless(name: &str) -> bool {
-    let class = std::path::Path::new("/sys/class/net").join(name);
-    class.join("wireless").exists() || class.join("phy80211").exists()
-}
-
-#[cfg(not(target_os = "linux"))]
-fn is_wireless(name: &str) -> bool {
-    // why: without a framework call macOS does not tell; between equals the round trip decides.
-    name.starts_with("wl")
-}
-
-#[cfg(target_os = "linux")]
-fn speed(name: &str) -> Option<u32> {
-    let path = std::path::Path::new("/sys/class/net").join(name).join("speed");
-    let speed: i64 = std::fs::read_to_string(path).ok()?.trim().parse().ok()?;
-    u32::try_from(speed).ok().filter(|speed| *speed > 0)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn speed(_name: &str) -> Option<u32> {
-    None
-}
-
-/// The address the system would use to reach `remote`, or why it cannot.
-pub(crate) fn source_address(remote: SocketAddr) -> io::Result<IpAddr> {
-    let any: SocketAddr =
-        if remote.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0_u16; 8], 0).into() };
-    let socket = UdpSocket::bind(any)?;
-    // why: connecting a datagram socket sends nothing, it only asks for a route.
-    socket.connect(remote)?;
-    Ok(socket.local_addr()?.ip())
-}
-
-/// A non-blocking TCP socket on its way to `remote`, closed on exec.
-pub(crate) fn start_connect(remote: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(remote), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_nonblocking(true)?;
-    match socket.connect(&remote.into()) {
-        Ok(()) => Ok(socket),
-        Err(error) if in_progress(&error) => Ok(socket),
-        Err(error) => Err(error),
-    }
-}
-
-fn in_progress(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::WouldBlock
-        || error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error())
-}
-
-/// A listening, non-blocking TCP socket, closed on exec. An IPv6 socket takes IPv6 only.
-pub(crate) fn listen(address: SocketAddr) -> io::Result<Socket> {
+fn tcp(address: SocketAddr) -> io::Result<Socket> {
+    // Closed on exec.
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    if address.is_ipv6() {
-        socket.set_only_v6(true)?;
-    }
-    socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(1024)?;
     Ok(socket)
+}
+
+/// A non-blocking listener.
+pub(crate) fn listen(
+    address: SocketAddr,
+    families: Families,
+    backlog: i32,
+) -> io::Result<Private<TcpListener>> {
+    let socket = tcp(address)?;
+    // Connections of an earlier job that the system still remembers do not hold the port.
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        let both = families == Families::Both && address.ip().is_unspecified();
+        socket.set_only_v6(!both)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(backlog)?;
+    Ok(Private::new(socket.into()))
+}
+
+/// Starts a connection without waiting for it; `true` if it is there already.
+pub(crate) fn connect(address: SocketAddr) -> io::Result<(Private<TcpStream>, bool)> {
+    let socket = tcp(address)?;
+    let connected = match socket.connect(&address.into()) {
+        Ok(()) => true,
+        Err(error)
+            if error.kind() == io::ErrorKind::WouldBlock
+                || error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) =>
+        {
+            false
+        }
+        Err(error) => return Err(error),
+    };
+    Ok((Private::new(socket.into()), connected))
+}
+
+/// Options of a control connection: no delay, and a system-level keep-alive that finds out about
+/// a vanished host within about twice the interval. The peer's system answers it, so a process
+/// that is only stopped is not taken for dead.
+pub(crate) fn tune_control(stream: &TcpStream, liveness: Duration) -> io::Result<()> {
+    let socket = SockRef::from(stream);
+    socket.set_tcp_nodelay(true)?;
+    let idle = liveness.max(Duration::from_secs(1));
+    let probe = (idle / 3).max(Duration::from_secs(1));
+    socket.set_tcp_keepalive(
+        &TcpKeepalive::new().with_time(idle).with_interval(probe).with_retries(3),
+    )?;
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    socket.set_tcp_user_timeout(Some(idle + 3 * probe))?;
+    Ok(())
 }
 
 /// Makes a connected socket fit for data: no waiting for more to send, no signal when the peer is
 /// gone. Buffer sizes stay with the system, which adapts them to the path as long as nobody sets
 /// them; keep-alive stays off, the control connection does that.
-pub(crate) fn prepare_data_socket(socket: &Socket) -> io::Result<()> {
-    let socket = SockRef::from(socket);
-    socket.set_nonblocking(true)?;
-    socket.set_tcp_nodelay(true)?;
+pub(crate) fn prepare_data_socket(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nonblocking(true)?;
+    stream.set_nodelay(true)?;
+    quiet(stream)
+}
+
+/// Writes to this socket give errors and never signals.
+pub(crate) fn quiet<S: AsFd>(_socket: &S) -> io::Result<()> {
     #[cfg(target_vendor = "apple")]
-    socket.set_nosigpipe(true)?;
+    SockRef::from(_socket).set_nosigpipe(true)?;
     Ok(())
 }
 
-/// Sends without a signal when the peer is gone.
-pub(crate) fn send(socket: &Socket, parts: &[io::IoSlice<'_>]) -> io::Result<usize> {
-    use rustix::net::{SendFlags, sendmsg};
-    #[cfg(not(target_vendor = "apple"))]
-    let flags = SendFlags::NOSIGNAL;
-    #[cfg(target_vendor = "apple")]
-    let flags = SendFlags::empty();
-    Ok(sendmsg(socket, parts, &mut Default::default(), flags)?)
+/// Sends what fits, without a signal when the peer is gone.
+pub(crate) fn send(socket: &impl AsFd, parts: &[io::IoSlice<'_>]) -> io::Result<usize> {
+    Ok(rustix::net::sendmsg(socket, parts, &mut Default::default(), QUIETLY)?)
 }
 
 /// Receives into several buffers.
-pub(crate) fn receive(socket: &Socket, parts: &mut [io::IoSliceMut<'_>]) -> io::Result<usize> {
+pub(crate) fn receive(socket: &impl AsFd, parts: &mut [io::IoSliceMut<'_>]) -> io::Result<usize> {
     match parts {
         [part] => {
             let part: &mut [u8] = part;
-            Ok(rustix::net::recv(socket, part, rustix::net::RecvFlags::empty())?.1)
+            Ok(rustix::net::recv(socket, part, RecvFlags::empty())?.1)
         }
         parts => Ok(rustix::io::readv(socket, parts)?),
     }
 }
 
+/// Sends one byte to wake whoever polls the other end. If there is no room, it is awake already;
+/// if there is nobody, nobody needs to be woken.
+pub(crate) fn ring(bell: &UnixStream) {
+    let _ = rustix::net::send(bell, &[1], QUIETLY);
+}
+
+/// Waits until one of the descriptors is ready or the time is over; a signal ends the wait early.
+pub(crate) fn poll(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
+    // Rounded up, so that a wait for the rest of a deadline does not end just before it.
+    let timeout = timeout.map(|timeout| {
+        let timeout = timeout.min(Duration::from_secs(3600)) + Duration::from_micros(999);
+        let millis = timeout.as_millis() as i64;
+        Timespec { tv_sec: millis / 1000, tv_nsec: (millis % 1000) * 1_000_000 }
+    });
+    match rustix::event::poll(fds, timeout.as_ref()) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Waits until a socket can be read (or written, if `write`), or the time is over.
+pub(crate) fn wait(socket: &impl AsFd, write: bool, timeout: Duration) -> io::Result<bool> {
+    let flags = if write { PollFlags::OUT } else { PollFlags::IN };
+    let mut fds = [PollFd::new(socket, flags)];
+    poll(&mut fds, Some(timeout))?;
+    Ok(!fds[0].revents().is_empty())
+}
+
 #[cfg(test)]
 mod tests {
+    use std::io::{IoSlice, IoSliceMut};
+
     use super::*;
 
+    const LONG: Duration = Duration::from_secs(5);
+
     #[test]
-    fn the_loopback_is_known_as_what_it_is() {
-        let addresses = local_addresses().unwrap();
-        let loopback = addresses.iter().find(|address| address.ip.is_loopback()).unwrap();
-        assert_eq!(loopback.medium, Medium::Loopback);
-        assert!(loopback.up && !loopback.interface.is_empty(), "{loopback:?}");
-        assert_eq!(addresses[0].medium, Medium::Loopback, "best first");
+    fn a_connection_is_made_without_blocking_and_carries_bytes() {
+        let listener = listen(([127, 0, 0, 1], 0).into(), Families::Own, 16).unwrap();
+        assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let (near, _) = connect(listener.local_addr().unwrap()).unwrap();
+        assert!(wait(&near, true, LONG).unwrap());
+        assert!(near.take_error().unwrap().is_none());
+        assert!(wait(&*listener, false, LONG).unwrap());
+        let (far, _) = listener.accept().unwrap();
+        for stream in [&far, &near] {
+            prepare_data_socket(stream).unwrap();
+        }
+        tune_control(&far, LONG).unwrap();
+        assert_eq!(send(&near, &[IoSlice::new(b"ab"), IoSlice::new(b"cde")]).unwrap(), 5);
+        assert!(wait(&far, false, LONG).unwrap());
+        let (mut first, mut second) = ([0; 1], [0; 9]);
+        let mut parts = [IoSliceMut::new(&mut first), IoSliceMut::new(&mut second)];
+        assert_eq!(receive(&far, &mut parts).unwrap(), 5);
+        assert_eq!((&first, &second[..4]), (b"a", &b"bcde"[..]));
+        let empty = receive(&far, &mut [IoSliceMut::new(&mut [0; 4])]).unwrap_err();
+        assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
+        assert!(!wait(&far, false, Duration::from_millis(5)).unwrap());
+        drop(near);
+        assert!(wait(&far, false, LONG).unwrap());
+        assert_eq!(receive(&far, &mut [IoSliceMut::new(&mut [0; 4])]).unwrap(), 0, "the end");
+        // The first write may still be taken; after the answer to it there is nobody.
+        let gone = (0..200).find_map(|_| {
+            std::thread::sleep(Duration::from_millis(1));
+            send(&far, &[IoSlice::new(b"x")]).err()
+        });
+        assert_eq!(gone.expect("an error, and no signal").kind(), io::ErrorKind::BrokenPipe);
     }
 
     #[test]
-    fn media_are_told_from_names() {
-        assert_eq!(medium("eth0", false, false), Medium::Wired);
-        assert_eq!(medium("docker0", false, false), Medium::Virtual);
-        assert_eq!(medium("utun3", false, true), Medium::Virtual);
-        assert_eq!(medium("lo", true, false), Medium::Loopback);
-    }
-
-    #[test]
-    fn the_route_tells_the_source() {
-        let remote = ([127, 0, 0, 1], 9).into();
-        assert!(source_address(remote).unwrap().is_loopback());
+    fn the_wildcard_takes_both_families_only_if_asked() {
+        let any = (std::net::Ipv6Addr::UNSPECIFIED, 0);
+        let Ok(both) = listen(any.into(), Families::Both, 16) else {
+            // A system without IPv6 has nothing to tell apart.
+            return;
+        };
+        let port = both.local_addr().unwrap().port();
+        assert!(TcpStream::connect(("127.0.0.1", port)).is_ok());
+        let own = listen(any.into(), Families::Own, 16).unwrap();
+        let port = own.local_addr().unwrap().port();
+        assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
     }
 }

@@ -17,7 +17,11 @@ pub(crate) use crate::sys::board::{Geometry, Lane, MAX_RANKS, Own, Peers};
 use crate::sys::futex;
 use crate::sys::shm::Mapping;
 
-/// Looks at a flag between two calls of [`Waiter::pause`].
+/// Looks at a flag before the first call of [`Waiter::pause`]: few, because with more ranks than
+/// cores the one waited for may need this core.
+const FIRST_LOOKS: u32 = 8;
+
+/// Looks at a flag between two calls of [`Waiter::pause`] while it spins.
 const LOOKS: u32 = 64;
 
 /// Why an operation in the arena ended early. The arena is not usable afterwards.
@@ -67,8 +71,10 @@ pub(crate) struct Posting {
 pub(crate) struct ArenaGroup {
     board: Board,
     signature: Signature,
-    /// The digest of the last call, which is often the next one too.
-    digest: (Call, u32),
+    /// The digest of the current call and its number.
+    digest: u32,
+    /// The digest of the call alone, which is often that of the next one too.
+    call_digest: u32,
     broken: bool,
 }
 
@@ -79,7 +85,8 @@ impl ArenaGroup {
         ArenaGroup {
             board: Board::new(memory, base, geometry, rank),
             signature: Signature { sequence: 0, call },
-            digest: (call, call.digest()),
+            digest: 0,
+            call_digest: call.digest(),
             broken: false,
         }
     }
@@ -102,18 +109,15 @@ impl ArenaGroup {
         self.board.rank()
     }
 
-    /// Whether the process of `rank` still runs, as far as the system can tell. For slow paths.
-    pub(crate) fn alive(&self, rank: usize) -> bool {
-        self.board.memory().held(rank, self.rank())
-    }
-
-    fn digest(&mut self, signature: &Signature) -> u32 {
-        if self.digest.0 != signature.call {
-            self.digest = (signature.call, signature.call.digest());
+    fn enter(&mut self, signature: &Signature) {
+        if self.signature.call != signature.call {
+            self.call_digest = signature.call.digest();
         }
+        self.signature = *signature;
         // Spread, so that neighbours in sequence differ in more than one bit.
         #[expect(clippy::cast_possible_truncation, reason = "a hash")]
-        self.digest.1.wrapping_add((signature.sequence as u32).wrapping_mul(0x9e37_79b1))
+        let sequence = (signature.sequence as u32).wrapping_mul(0x9e37_79b1);
+        self.digest = self.call_digest.wrapping_add(sequence);
     }
 
     /// Begins an operation: posts the card, with what `fill` writes as payload.
@@ -126,14 +130,13 @@ impl ArenaGroup {
         if self.broken || !self.board.complete() {
             return Err(ArenaError::Stopped);
         }
-        let digest = self.digest(signature);
-        self.signature = *signature;
+        self.enter(signature);
         let mut name = [0; NAME];
         name[..8].copy_from_slice(&signature.sequence.to_le_bytes());
         name[8..].copy_from_slice(&signature.call.encode());
         let payload = u32::try_from(posting.payload).expect("payloads of cards are small");
         let note = Note { name, reads: posting.reads, payload, bytes: posting.bytes };
-        self.board.post(digest, &note, fill);
+        self.board.post(self.digest, &note, fill);
         Ok(())
     }
 
@@ -147,12 +150,12 @@ impl ArenaGroup {
         &mut self,
         waiter: &mut (impl Waiter + ?Sized),
     ) -> Result<(), ArenaError> {
-        let (rank, digest) = (self.rank(), self.digest(&{ self.signature }));
+        let rank = self.rank();
         for peer in (0..self.geometry().ranks).filter(|peer| *peer != rank) {
             let board = &self.board;
             wait(board.card_word(peer), |value| board.is_card(value), peer, waiter)?;
             let remote = self.board.see(peer).expect("the card was there and stays");
-            if remote != digest {
+            if remote != self.digest {
                 return Err(self.mismatch(peer));
             }
         }
@@ -256,7 +259,7 @@ fn wait(
     peer: usize,
     waiter: &mut (impl Waiter + ?Sized),
 ) -> Result<(), Stopped> {
-    for _ in 0..LOOKS {
+    for _ in 0..FIRST_LOOKS {
         if ready(futex::read(word)) {
             return Ok(());
         }
@@ -274,8 +277,14 @@ fn wait_long(
     waiter: &mut (impl Waiter + ?Sized),
 ) -> Result<(), Stopped> {
     loop {
-        let pause = waiter.pause(peer)?;
+        let pause = waiter.pause(peer);
         let seen = futex::read(word);
+        // What a rank had published before it ended still counts.
+        let pause = match pause {
+            Err(Stopped) if !ready(seen) => return Err(Stopped),
+            Err(Stopped) => Pause::Spin,
+            Ok(pause) => pause,
+        };
         if !ready(seen) {
             match pause {
                 Pause::Yield => std::thread::yield_now(),

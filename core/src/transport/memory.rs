@@ -38,6 +38,8 @@ pub(crate) struct Endpoint {
 }
 
 /// Breaks links while they are used.
+// why: groups in one process keep it only in tests.
+#[cfg_attr(not(test), allow(dead_code))]
 #[derive(Clone, Debug)]
 pub(crate) struct Scissors {
     pipes: Vec<(usize, usize, Arc<Pipe>)>,
@@ -46,6 +48,7 @@ pub(crate) struct Scissors {
 impl Scissors {
     /// Breaks all rails between two ranks, in both directions: reads and writes fail with `reason`
     /// after what had arrived was read.
+    #[cfg_attr(not(test), allow(dead_code))]
     pub(crate) fn cut(&self, first: usize, second: usize, reason: &str) {
         for (from, to, pipe) in &self.pipes {
             if (*from, *to) == (first, second) || (*from, *to) == (second, first) {
@@ -327,6 +330,14 @@ mod tests {
     mod plain {
         use super::*;
         conformance::conformance!(|size| nodes(size, &Options::default()));
+    }
+
+    #[test]
+    fn a_cut_link_is_fatal_at_once() {
+        conformance::a_broken_link_is_fatal_at_once(|size| nodes(size, &Options::default()));
+        conformance::a_broken_link_is_fatal_at_once(|size| {
+            nodes(size, &Options { weather: Some(7), rails: 3, ..Options::default() })
+        });
     }
 
     /// Rings that hold hardly more than a header.

@@ -18,7 +18,8 @@
 //! With several ranks to a core, all that is work of a processor takes longer by that factor.
 //! Everything is computed in whole picoseconds of 128 bits, saturating: the same on every machine.
 
-use super::{Facts, Profile};
+use super::Facts;
+use super::profile::Profile;
 use crate::call::Operation;
 use crate::collective::{Algorithm, log2_ceil, log2_floor};
 use crate::error::LinkKind;
@@ -48,11 +49,8 @@ pub(crate) struct Cost {
 /// # Panics
 /// If the operation has no such algorithm.
 pub(super) fn cost(facts: &Facts, algorithm: Algorithm, profile: &Profile) -> Cost {
-    let (rounds, messages, bytes, reduced) = if algorithm == Algorithm::Arena {
-        arena(facts)
-    } else {
-        terms(facts, algorithm)
-    };
+    let (rounds, messages, bytes, reduced) =
+        if algorithm == Algorithm::Arena { arena(facts) } else { terms(facts, algorithm) };
     let (link, prices) = match algorithm {
         Algorithm::Arena => (None, &profile.arena),
         Algorithm::Ring => (Some(facts.links.ring), profile.link(facts.links.ring)),

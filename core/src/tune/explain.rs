@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use super::cost::{Cost, cost};
-use super::{Facts, Profile, allowed, choose};
+use super::profile::Profile;
+use super::{Facts, allowed, choose};
 use crate::collective::Algorithm;
 
 /// A table of all algorithms that the operation may use with what they cost. The chosen one is

@@ -12,12 +12,10 @@
 //! short messages; the ring is for groups in which neighbours have better links than others.
 
 pub(crate) mod cost;
-mod explain;
-mod profile;
+pub(crate) mod explain;
+pub(crate) mod profile;
 
-pub(crate) use cost::Cost;
-pub(crate) use explain::{explain, thresholds};
-pub(crate) use profile::{LinkProfile, Profile};
+use profile::Profile;
 
 use crate::call::Operation;
 use crate::collective::{Algorithm, Shape, sums_in_rank_order, supports};
@@ -46,7 +44,9 @@ impl Links {
             pairs.map(|(first, second)| kind(first, second)).max().unwrap_or(LinkKind::Memory)
         };
         Links {
-            any: slowest(&mut (0..size).flat_map(|second| (0..second).map(move |first| (first, second)))),
+            any: slowest(
+                &mut (0..size).flat_map(|second| (0..second).map(move |first| (first, second))),
+            ),
             ring: slowest(
                 &mut (0..size).map(|rank| (rank, (rank + 1) % size)).filter(|(a, b)| a != b),
             ),

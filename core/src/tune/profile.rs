@@ -80,11 +80,12 @@ impl Profile {
 
     /// Reads a profile from JSON. `path` is named in the error.
     pub(crate) fn from_json(text: &str, path: &str) -> Result<Profile, ConfigError> {
-        let profile: Profile = serde_json::from_str(text).map_err(|error| ConfigError::Content {
-            path: path.to_owned(),
-            place: format!("line {}, column {}", error.line(), error.column()),
-            reason: format!("{error}; `lycaon tune` writes a profile that fits this version"),
-        })?;
+        let profile: Profile =
+            serde_json::from_str(text).map_err(|error| ConfigError::Content {
+                path: path.to_owned(),
+                place: format!("line {}, column {}", error.line(), error.column()),
+                reason: format!("{error}; `lycaon tune` writes a profile that fits this version"),
+            })?;
         for (place, link) in [
             ("memory", &profile.memory),
             ("shm", &profile.shm),
@@ -149,7 +150,8 @@ mod tests {
         let error = Profile::from_json(&misspelt, "p.json").unwrap_err().to_string();
         assert!(error.starts_with("p.json, line 5, column "), "{error}");
         assert!(error.contains("kb_ps") && error.contains("lycaon tune"), "{error}");
-        let too_much = json.replacen("\"processor_permille\": 1000", "\"processor_permille\": 1001", 1);
+        let too_much =
+            json.replacen("\"processor_permille\": 1000", "\"processor_permille\": 1001", 1);
         let error = Profile::from_json(&too_much, "p.json").unwrap_err().to_string();
         assert!(error.contains("memory.processor_permille"), "{error}");
     }

@@ -1,6 +1,8 @@
 use proptest::prelude::*;
 
 use super::cost::cost;
+use super::explain::{explain, thresholds};
+use super::profile::LinkProfile;
 use super::*;
 use crate::collective::Algorithm::{Arena, Direct, Logarithmic, Ring, TwoStep};
 
@@ -110,7 +112,10 @@ fn a_ring_is_chosen_where_only_neighbours_have_fast_links() {
     };
     assert_eq!(Links::of(6, neighbours), links.links);
     assert_eq!(Links::of(1, |_, _| panic!("no pairs")), Links::all(LinkKind::Memory));
-    assert_eq!(Links::of(2, |a, b| if a == b { LinkKind::Tcp } else { LinkKind::Shm }).ring, LinkKind::Shm);
+    assert_eq!(
+        Links::of(2, |a, b| if a == b { LinkKind::Tcp } else { LinkKind::Shm }).ring,
+        LinkKind::Shm
+    );
 }
 
 #[test]
@@ -164,16 +169,18 @@ fn any_facts() -> impl Strategy<Value = Facts> {
         proptest::option::of(proptest::sample::select(Algorithm::ALL.to_vec())),
         any::<u32>(),
     )
-        .prop_map(|(operation, size, bytes, shape, (any, ring), flags, by_hand, crowding)| Facts {
-            operation,
-            size,
-            bytes,
-            shape,
-            links: Links { any, ring },
-            arena: flags.0,
-            rank_order: flags.1,
-            by_hand,
-            crowding,
+        .prop_map(|(operation, size, bytes, shape, (any, ring), flags, by_hand, crowding)| {
+            Facts {
+                operation,
+                size,
+                bytes,
+                shape,
+                links: Links { any, ring },
+                arena: flags.0,
+                rank_order: flags.1,
+                by_hand,
+                crowding,
+            }
         })
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, Signal};
+use rustix::process::Pid;
 
 use super::launcher::{Launcher, Rank};
 use super::lines::{Merger, Sink};
@@ -305,8 +305,9 @@ impl Launcher {
     fn pause(&mut self) {
         self.order(&Order::Signal(libc::SIGSTOP));
         let paused = Instant::now();
-        // why: this returns when somebody continues the launcher.
-        let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
+        // why: sent to this very thread, it takes effect before the call returns, which it does when
+        // somebody continues the launcher.
+        let _ = signal_hook::low_level::raise(libc::SIGSTOP);
         self.order(&Order::Signal(libc::SIGCONT));
         self.merger.excuse(Instant::now());
         for time in [&mut self.end_at, &mut self.timeout_at, &mut self.name_at] {

@@ -63,7 +63,7 @@ impl Done {
     }
 }
 
-/// Prepares `lycaon launch` with a private place.
+/// Prepares `lycaon launch` or another command with a private place.
 pub(crate) struct Setup {
     command: Command,
     place: tempfile::TempDir,
@@ -71,6 +71,10 @@ pub(crate) struct Setup {
 
 impl Setup {
     pub(crate) fn new(args: &[&str]) -> Self {
+        Self::of("launch", args)
+    }
+
+    pub(crate) fn of(subcommand: &str, args: &[&str]) -> Self {
         let place = tempfile::tempdir().expect("a temporary folder");
         for sub in ["run", "d"] {
             fs::create_dir(place.path().join(sub)).unwrap();
@@ -83,7 +87,7 @@ impl Setup {
         } else {
             Command::new(env!("CARGO_BIN_EXE_lycaon"))
         };
-        command.arg("launch").args(args);
+        command.arg(subcommand).args(args);
         command.env("XDG_RUNTIME_DIR", place.path().join("run"));
         command.env("D", place.path().join("d")).env("LYCAON_TEST_PLACE", place.path());
         command.env_remove("OMP_NUM_THREADS").env_remove("PYTHONUNBUFFERED");

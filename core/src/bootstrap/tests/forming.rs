@@ -13,9 +13,9 @@ fn forms(size: usize, config: impl Fn(usize) -> ConfigBuilder + Send + Sync + 's
         assert_eq!(session.owner(), std::process::id());
         let key = *session.token_key();
         let control = session.into_control();
-        assert!(!control.failed());
+        assert!(control.announcements() == 0);
         control.close();
-        assert!(!control.failed(), "{:?}", control.failure());
+        assert!(control.announcements() == 0, "{:?}", control.since(0));
         key
     });
     assert!(keys.iter().all(|key| *key == keys[0]), "all ranks have the same key");
@@ -27,9 +27,9 @@ fn a_group_of_one_needs_nothing() {
     let mut session = start(&Config::builder().build().unwrap()).unwrap();
     assert_eq!(session.exchange("x", b"mine").unwrap(), [b"mine"]);
     let control = session.into_control();
-    let cause = control.report(Cause::Closed);
+    let cause = control.report(Scope::Job, Cause::Closed);
     assert_eq!(*cause, Cause::Closed);
-    assert!(control.failed());
+    assert!(control.announcements() == 1);
     control.leave();
     control.close();
     control.close();
@@ -57,7 +57,7 @@ fn by_name_with_all_its_addresses() {
 
 #[test]
 fn by_the_name_of_this_host_with_a_token() {
-    let name = crate::sys::net::host_name();
+    let name = crate::sys::interfaces::host_name();
     if std::net::ToSocketAddrs::to_socket_addrs(&(name.as_str(), 1)).is_err() {
         // A host that cannot resolve its own name says so; that is an answer to test as well.
         let config = local(1, 2, 1).rendezvous(tcp(&name, 1)).token("t");
@@ -101,7 +101,7 @@ fn by_a_file_even_over_a_stale_one() {
     let port = free_port();
     let stale = format!(
         r#"{{"format":1,"job":"lycaon","host":"{}","process":"x","addresses":["127.0.0.1:{port}"],"secret":{:?}}}"#,
-        crate::sys::net::host_name(),
+        crate::sys::interfaces::host_name(),
         [7u8; 32]
     );
     std::fs::write(&path, stale).unwrap();

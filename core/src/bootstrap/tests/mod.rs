@@ -3,6 +3,7 @@
 mod faults;
 mod forming;
 mod processes;
+mod running;
 mod strangers;
 
 use std::net::TcpListener;
@@ -12,9 +13,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use super::control::Control;
+use super::scope::Scope;
 use super::session::{Session, start};
 use crate::config::{Config, ConfigBuilder, Rendezvous};
-use crate::error::Error;
+use crate::error::{Cause, Error};
 
 /// No test takes longer.
 const WATCHDOG: Duration = Duration::from_secs(40);
@@ -108,4 +111,14 @@ fn eventually(what: &str, within: Duration, mut check: impl FnMut() -> bool) {
         assert!(Instant::now() < until, "not within {within:?}: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// The cause that was announced first.
+fn first(control: &Control) -> Option<Arc<Cause>> {
+    control.since(0).into_iter().next().map(|announced| announced.cause)
+}
+
+/// Reports a cause that group 0 has found.
+fn report(control: &Control, cause: Cause) -> Arc<Cause> {
+    control.report(Scope::of(&cause, 0), cause)
 }

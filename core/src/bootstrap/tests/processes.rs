@@ -102,14 +102,18 @@ fn say(line: &str) {
 fn rank() {
     let config = Config::from_env().unwrap();
     let control = met(&config).unwrap().into_control();
-    let (sender, failed) = mpsc::sync_channel(1);
-    control.on_failure(move || {
-        let _ = sender.try_send(());
+    let (sender, announced) = mpsc::channel();
+    control.on_announcement(move || {
+        let _ = sender.send(());
     });
     let watched = control.clone();
     std::thread::spawn(move || {
-        if failed.recv().is_ok() {
-            say(&serde_json::to_string(&*watched.failure().unwrap()).unwrap());
+        let mut seen = 0;
+        while announced.recv().is_ok() {
+            for one in watched.since(seen) {
+                say(&serde_json::to_string(&*one.cause).unwrap());
+                seen += 1;
+            }
         }
     });
     say("ready");
@@ -125,9 +129,13 @@ fn rank() {
                 let link = crate::error::LinkKind::Tcp;
                 let reason = "reset".to_owned();
                 let (first, second) = (config.rank(), 2);
-                control.report(Cause::LinkLost { first, second, link, reason });
+                report(&control, Cause::LinkLost { first, second, link, reason });
             }
-            "alive" => say(if control.failed() { "failed" } else { "alive" }),
+            "alive" => say(if control.announcements() > 0 { "failed" } else { "alive" }),
+            "left 3" => {
+                eventually("the goodbye", Duration::from_secs(5), || control.departed(3));
+                say("left");
+            }
             other => panic!("unknown word {other}"),
         }
     }
@@ -155,7 +163,7 @@ fn cycles() {
             if number.is_multiple_of(2) {
                 control.close();
             }
-            assert!(!control.failed());
+            assert_eq!(control.announcements(), 0);
         });
     };
     round(0);
@@ -221,6 +229,25 @@ fn a_killed_rank_is_named_by_all_others_within_a_second() {
             died(victim, &rank.hear(left).expect("it hears of the death in time"));
         }
     }
+}
+
+#[test]
+fn a_second_death_and_a_goodbye_after_it_are_announced_too() {
+    let mut group = Rank::group("rank", 5, &[]);
+    group.iter().for_each(|rank| rank.expect("ready"));
+    for victim in [2, 4] {
+        group[victim].signal(Signal::KILL);
+        for rank in [0, 1, 3] {
+            died(victim, &group[rank].hear(Duration::from_secs(1)).expect("it hears in time"));
+        }
+    }
+    group[3].finish();
+    group[1].say("left 3");
+    group[1].expect("left");
+    // Rank 0 is the last one to know all; without it nobody is told any more.
+    group[0].signal(Signal::KILL);
+    died(0, &group[1].hear(Duration::from_secs(1)).expect("it sees the end itself"));
+    group[1].finish();
 }
 
 #[test]

@@ -39,7 +39,7 @@ struct Job<'a, 'b> {
 
 /// Carries out one operation. The buffers are as the table at [`Problem`] says.
 ///
-/// After an error the arena is not to be used again.
+/// After an error every later call fails with [`ArenaError::Stopped`].
 pub(crate) fn run(
     arena: &mut ArenaGroup,
     signature: &Signature,
@@ -50,7 +50,7 @@ pub(crate) fn run(
     assert_eq!(problem.size, arena.geometry().ranks, "the arena belongs to another group");
     assert_eq!(problem.rank, arena.rank(), "the arena belongs to another rank");
     let mut job = Job { arena, signature, problem, buffers, waiter };
-    match problem.operation {
+    let result = match problem.operation {
         Operation::AllReduce => job.all_reduce(),
         Operation::Reduce => job.reduce(),
         Operation::Scan => job.scan(),
@@ -61,7 +61,11 @@ pub(crate) fn run(
         Operation::Send | Operation::Recv | Operation::SendRecv | Operation::Split => {
             unreachable!("{} is no operation of an arena", problem.operation)
         }
+    };
+    if result.is_err() {
+        arena.give_up();
     }
+    result
 }
 
 impl Job<'_, '_> {

@@ -39,7 +39,7 @@ impl Job<'_, '_> {
         let posting = Posting { reads: [cargo.reads(), 0], ..Posting::default() };
         self.arena.post(self.signature, &posting, |_| ())?;
         if rank == 0 {
-            // Even a single contribution may change: a logical operator gives 0 or 1.
+            // A reduction of one contribution is not always a copy: truth values become 0 and 1.
             let (input, output) = cargo.buffers.parts();
             if cargo.in_place {
                 reduce_in_place(cargo.dtype, cargo.op, 1, output, &[], &[]);

@@ -1,8 +1,13 @@
 //! Operations whose data fits on the cards: one synchronisation each.
 
+use std::ops::Range;
+
 use super::{ArenaError, Job};
 use crate::reduce::{reduce, reduce_in_place};
 use crate::transport::arena::{MAX_RANKS, Posting};
+
+/// So many ranks do without the long list of sources, whose filling takes as long as the rest.
+const FEW: usize = 4;
 
 impl Job<'_, '_> {
     /// Posts this rank's contribution and waits for the others'.
@@ -29,14 +34,30 @@ impl Job<'_, '_> {
         &mut self,
         len: usize,
         until: usize,
-        result: Option<(std::ops::Range<usize>, std::ops::Range<usize>)>,
+        result: Option<(Range<usize>, Range<usize>)>,
     ) -> Result<(), ArenaError> {
         self.trade(len)?;
         let Some((result, into)) = result else { return Ok(()) };
+        if until <= FEW {
+            self.reduce_payloads::<FEW>(len, until, result, into);
+        } else {
+            self.reduce_payloads::<MAX_RANKS>(len, until, result, into);
+        }
+        Ok(())
+    }
+
+    /// `MOST`: at least `until`.
+    fn reduce_payloads<const MOST: usize>(
+        &mut self,
+        len: usize,
+        until: usize,
+        result: Range<usize>,
+        into: Range<usize>,
+    ) {
         let (dtype, op, divisor) = (self.problem.dtype, self.op(), self.divisor(until));
         let (rank, in_place) = (self.problem.rank, self.in_place());
         let (input, output) = self.buffers.parts();
-        let mut sources: [&[u8]; MAX_RANKS] = [&[]; MAX_RANKS];
+        let mut sources: [&[u8]; MOST] = [&[]; MOST];
         for (peer, source) in sources[..until].iter_mut().enumerate() {
             if peer != rank {
                 *source = &self.arena.payload(peer, len)[result.clone()];
@@ -51,6 +72,5 @@ impl Job<'_, '_> {
         } else {
             reduce(dtype, op, divisor, into, &sources[..until]);
         }
-        Ok(())
     }
 }

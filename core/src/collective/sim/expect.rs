@@ -14,7 +14,7 @@ pub(super) fn check(case: &Case, sends: Sends, seed: u64) -> Vec<Traffic> {
     let values = &mut model.values;
     let algorithm = effective(&case.problem(0), case.algorithm);
     for rank in 0..case.size {
-        assert_eq!(effective(&case.problem(rank), case.algorithm), algorithm);
+        assert_eq!(effective(&case.problem(rank), case.algorithm), algorithm, "rank {rank}");
         if case.operation == Operation::AllReduce && rank > 0 {
             assert_eq!(results[rank].0, results[0].0, "ranks 0 and {rank} differ");
             continue;

@@ -119,11 +119,7 @@ impl Case {
         let rooted = matches!(self.operation, Operation::Gather | Operation::Scatter);
         let counts = match &self.counts {
             Layout::Uniform(count) => Counts::Uniform(*count),
-            Layout::ByRank(counts) if rooted && rank != self.root => {
-                let mut known = vec![0; self.size];
-                known[rank] = counts[rank];
-                Counts::ByRank(known)
-            }
+            Layout::ByRank(counts) if rooted && rank != self.root => Counts::Uniform(counts[rank]),
             Layout::ByRank(counts) => Counts::ByRank(counts.clone()),
             Layout::Matrix(rows) => Counts::Exchange {
                 send: rows[rank].clone(),

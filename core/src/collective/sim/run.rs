@@ -427,7 +427,7 @@ pub(super) fn examine(case: &Case, rank: usize, plan: &Plan, input: usize, outpu
     // ancestors[j] has i exactly if step i is done before step j starts.
     let words = plan.steps.len().div_ceil(64);
     let mut ancestors: Vec<Vec<u64>> = Vec::with_capacity(plan.steps.len());
-    for (later, step) in plan.steps.iter().enumerate() {
+    for step in &plan.steps {
         let mut mine = vec![0_u64; words];
         for earlier in &step.after {
             let earlier = *earlier as usize;

@@ -248,6 +248,14 @@ impl<S: Stream> Peer<S> {
         if let Some(violation) = self.fault.take() {
             return self.lose(Loss::Protocol(violation.to_string()), shared);
         }
+        if self.closing {
+            // why: whoever has said goodbye does not mind how the other side goes, and a rail that
+            // has ended must not keep the others from handing on what they have.
+            if self.rails.iter().all(|rail| rail.stream.is_none()) {
+                self.lose(Loss::Closed, shared);
+            }
+            return;
+        }
         let failed = |rail: &Rail<S>| {
             rail.write_error.is_some()
                 || rail.read_error.is_some()
@@ -267,10 +275,6 @@ impl<S: Stream> Peer<S> {
         }
         if self.rails.iter().any(failed) {
             let reads = self.rails.iter().find_map(|rail| rail.read_error.clone());
-            if self.closing {
-                // why: whoever has said goodbye does not mind how the other side goes.
-                return self.lose(Loss::Closed, shared);
-            }
             let writes = || self.rails.iter().find_map(|rail| rail.write_error.clone());
             let reason = reads.or_else(writes).unwrap_or_else(|| {
                 "the connection ended without a word of closing (the process has ended)".to_owned()
@@ -469,14 +473,14 @@ impl<S: Stream> Peer<S> {
             Frame::Eager(subject) => {
                 let sink = self.on_eager(subject, shared)?;
                 let remaining = usize::try_from(subject.len).expect("below the eager limit");
-                self.rails[at].payload = Some(Payload { sink, at: 0, remaining });
+                self.rails[at].expect(Payload { sink, at: 0, remaining });
             }
             Frame::Data { lane, index, total, offset, len } => {
                 let sink = self.on_data(lane, index, total, shared)?;
                 let too_large = |_| Violation::Unasked { index };
                 let offset = usize::try_from(offset).map_err(too_large)?;
                 let remaining = usize::try_from(len).map_err(too_large)?;
-                self.rails[at].payload = Some(Payload { sink, at: offset, remaining });
+                self.rails[at].expect(Payload { sink, at: offset, remaining });
             }
             Frame::Clear(subject) => self.on_clear(&subject, shared)?,
             Frame::Announce(subject) => self.on_announce(subject, shared),

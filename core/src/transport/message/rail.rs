@@ -10,8 +10,11 @@ use crate::transport::{Event, LinkCounters};
 
 /// Bytes of the read buffer: a small message needs one read.
 const BUFFER: usize = 64 * 1024;
-/// How much is read beyond the end of a large payload that goes straight to its destination.
+/// How much is read into the buffer when much of it would be payload, which had better go straight
+/// to its destination.
 const TAIL: usize = 4 * 1024;
+/// From this size on a payload is worth a read of its own.
+const DIRECT: usize = 16 * 1024;
 /// Frames put into one write.
 const GATHER: usize = 16;
 /// Writes per call, so that one busy stream does not keep the others waiting.
@@ -29,6 +32,8 @@ pub(super) struct Rail<S> {
     start: usize,
     end: usize,
     pub payload: Option<Payload>,
+    /// The last payload was worth a read of its own; the next one probably is, too.
+    large: bool,
     /// The peer has said that nothing more follows.
     pub close_seen: bool,
     /// Why nothing more can be read, if it is an error.
@@ -79,6 +84,7 @@ impl<S: Stream> Rail<S> {
             start: 0,
             end: 0,
             payload: None,
+            large: false,
             close_seen: false,
             read_error: None,
             write_error: None,
@@ -96,6 +102,12 @@ impl<S: Stream> Rail<S> {
         let header = *self.buffered().first_chunk()?;
         self.start += HEADER;
         Some(header)
+    }
+
+    /// A payload follows.
+    pub(super) fn expect(&mut self, payload: Payload) {
+        self.large = payload.remaining >= DIRECT;
+        self.payload = Some(payload);
     }
 
     /// Whether the stream ends in the middle of a frame.
@@ -132,7 +144,7 @@ impl<S: Stream> Rail<S> {
             Some(place) => {
                 debug_assert_eq!(self.start, self.end, "the buffer goes first");
                 (self.start, self.end) = (0, 0);
-                let tail = if place.len() > BUFFER { TAIL } else { BUFFER };
+                let tail = if self.large { TAIL } else { BUFFER };
                 let wanted = place.len() + tail;
                 let mut parts = [IoSliceMut::new(place), IoSliceMut::new(&mut self.buffer[..tail])];
                 (read(stream, &mut parts), wanted, remaining)
@@ -142,7 +154,10 @@ impl<S: Stream> Rail<S> {
                     self.buffer.copy_within(self.start..self.end, 0);
                     (self.start, self.end) = (0, self.end - self.start);
                 }
-                let space = &mut self.buffer[self.end..];
+                let discard = self.payload.is_some();
+                let limit =
+                    if self.large && !discard { TAIL.max(self.end + HEADER) } else { BUFFER };
+                let space = &mut self.buffer[self.end..limit];
                 let wanted = space.len();
                 (read(stream, &mut [IoSliceMut::new(space)]), wanted, 0)
             }

@@ -36,7 +36,7 @@ const HELLO: usize = 8 + 4 + 4 + NONCE + MAC;
 const GRANT: usize = 8 + 4 + Layout::ENCODED + MAC;
 const JOINED: u8 = 1;
 
-const _: () = assert!(1 + MAX_RANKS * Doorbell::PARTS <= fdpass::MOST);
+const _: () = assert!(MAX_RANKS * Doorbell::PARTS < fdpass::MOST);
 
 /// What the other ranks of the host need to know to join. It travels over authenticated
 /// connections only.

@@ -67,10 +67,9 @@ impl Layout {
         if self.ring == 0 { 0 } else { ring::footprint(self.ring) }
     }
 
-    /// Bytes per rank: its cards and lanes, and the rings that it writes.
+    /// Bytes per rank: its cards and lanes, the rings that it writes, its share of the rest.
     pub(super) fn staging(&self) -> usize {
-        let Geometry { ranks, .. } = self.geometry;
-        self.geometry.total() / ranks + (ranks - 1) * self.ring_stride()
+        self.total().div_ceil(self.geometry.ranks)
     }
 
     /// Where the ring from one rank to another begins.
@@ -81,10 +80,15 @@ impl Layout {
         self.geometry.total() + (from * (ranks - 1) + to) * self.ring_stride()
     }
 
+    /// The word that says that a rank has joined.
+    pub(super) fn joined_at(&self, rank: usize) -> usize {
+        let ranks = self.geometry.ranks;
+        self.geometry.total() + ranks * (ranks - 1) * self.ring_stride() + 8 * rank
+    }
+
     /// Bytes of the whole.
     pub(super) fn total(&self) -> usize {
-        let ranks = self.geometry.ranks;
-        (self.geometry.total() + ranks * (ranks - 1) * self.ring_stride()).next_multiple_of(PAGE)
+        self.joined_at(self.geometry.ranks).next_multiple_of(PAGE)
     }
 
     /// Length of the encoded form.
@@ -130,7 +134,7 @@ mod tests {
                 let settings = Settings { ranks, staging: DEFAULT_STAGING, rings };
                 let layout = Layout::new(&settings).unwrap();
                 assert!(layout.staging() <= DEFAULT_STAGING, "{layout:?}");
-                assert!(layout.total() <= ranks * DEFAULT_STAGING + PAGE, "{layout:?}");
+                assert!(layout.total() <= ranks * DEFAULT_STAGING, "{layout:?}");
                 assert_eq!(layout.geometry.slot[0], SLOT, "{ranks} ranks");
                 assert_eq!(Layout::decode(&layout.encode()), Some(layout));
             }

@@ -7,9 +7,12 @@
 pub(crate) mod host;
 mod layout;
 pub(crate) mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 pub(crate) use self::host::{Offer, ShmHost, attach};
 use self::layout::Layout;
@@ -116,6 +119,7 @@ impl Segment {
         bells: Vec<Doorbell>,
     ) -> Result<Segment, ShmError> {
         memory.hold(rank).map_err(ShmError::system("locking this rank's byte of the segment"))?;
+        memory.word(layout.joined_at(rank)).store(1, Ordering::Release);
         let bells: Vec<_> = bells.into_iter().map(Arc::new).collect();
         // A failure shows at the first use; ranks of other processes are not affected.
         memory.populate(0..layout.geometry.control());
@@ -180,8 +184,9 @@ impl Segment {
     }
 
     /// Whether the process of another rank still runs, as far as the system can tell; also a
-    /// stopped one does. For slow paths: a system call.
+    /// stopped one does, and one that has not joined yet. For slow paths: a system call.
     pub(crate) fn alive(&self, rank: usize) -> bool {
-        self.memory.held(rank, self.rank)
+        let joined = self.memory.word(self.layout.joined_at(rank)).load(Ordering::Acquire) != 0;
+        !joined || self.memory.held(rank, self.rank)
     }
 }

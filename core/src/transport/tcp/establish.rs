@@ -11,13 +11,14 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use socket2::Socket;
+use rustix::event::{PollFd, PollFlags};
 
 use super::handshake::{CHALLENGE, CHOICE, Choice, HELLO, Hello, Secret, Stranger, WELCOME};
 use super::listener::{Candidate, Listener};
-use super::{Link, Route};
-use crate::sys::socket::{self, LocalAddress, Medium};
+use super::{Link, Rail, Route};
+use crate::sys::fork::Private;
+use crate::sys::interfaces::{self, LocalAddress, Medium};
+use crate::sys::socket;
 
 /// How long better addresses are waited for once one has answered.
 const GRACE: Duration = Duration::from_millis(100);
@@ -125,7 +126,7 @@ pub(crate) fn establish(
     interrupted: &mut dyn FnMut() -> bool,
 ) -> Result<Vec<Link>, EstablishError> {
     let system = |action| move |source| EstablishError::System { action, source };
-    let locals = socket::local_addresses().map_err(system("listing network interfaces"))?;
+    let locals = interfaces::local_addresses().map_err(system("listing network interfaces"))?;
     let mut work = Work {
         request,
         locals,
@@ -174,7 +175,7 @@ struct Work<'a> {
 
 /// A socket with what is to be written and what is to be read exactly.
 struct Conversation {
-    socket: Socket,
+    socket: Rail,
     remote: SocketAddr,
     since: Instant,
     output: Vec<u8>,
@@ -190,7 +191,7 @@ struct Accepting {
 /// A peer that has to connect.
 struct Awaited {
     peer: usize,
-    rails: Vec<Option<Socket>>,
+    rails: Vec<Option<Rail>>,
 }
 
 /// A peer to connect to.
@@ -201,7 +202,7 @@ struct Dial {
     answered: Option<Instant>,
     /// Which address was chosen.
     chosen: Option<Chosen>,
-    rails: Vec<Option<Socket>>,
+    rails: Vec<Option<Rail>>,
 }
 
 #[derive(Clone)]
@@ -245,12 +246,12 @@ enum TryState {
     },
 }
 
-fn empty_rails(rails: usize) -> Vec<Option<Socket>> {
+fn empty_rails(rails: usize) -> Vec<Option<Rail>> {
     (0..rails).map(|_| None).collect()
 }
 
 impl Conversation {
-    fn new(socket: Socket, remote: SocketAddr) -> Self {
+    fn new(socket: Rail, remote: SocketAddr) -> Self {
         let (output, input) = (Vec::new(), Vec::new());
         Conversation { socket, remote, since: Instant::now(), output, input }
     }
@@ -306,12 +307,11 @@ impl Work<'_> {
             while self.accepting.len() < MOST_ACCEPTED {
                 match socket.accept() {
                     Ok((socket, remote)) => {
-                        let Some(remote) = remote.as_socket() else { continue };
                         if let Err(error) = socket::prepare_data_socket(&socket) {
                             tracing::debug!(%remote, %error, "a data connection ended at once");
                             continue;
                         }
-                        let talk = Conversation::new(socket, remote);
+                        let talk = Conversation::new(Private::new(socket), remote);
                         self.accepting.push(Accepting { talk, hello: None });
                     }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -444,7 +444,7 @@ impl Work<'_> {
         let mut links: Vec<Link> = dialled
             .chain(accepted)
             .map(|(peer, rails, round_trip)| {
-                let rails: Vec<Socket> = rails.into_iter().flatten().collect();
+                let rails: Vec<Rail> = rails.into_iter().flatten().collect();
                 let route = route(&rails[0], &locals, round_trip);
                 tracing::debug!(peer, local = %route.local, remote = %route.remote,
                     interface = route.interface, medium = %route.medium, "data link");
@@ -456,7 +456,7 @@ impl Work<'_> {
     }
 
     fn failures(&self, tried: Duration) -> Vec<LinkFailure> {
-        let incomplete = |rails: &[Option<Socket>]| rails.iter().any(Option::is_none);
+        let incomplete = |rails: &[Option<Rail>]| rails.iter().any(Option::is_none);
         let mut failures = Vec::new();
         for dial in self.dials.iter().filter(|dial| incomplete(&dial.rails)) {
             let attempts = dial.tries.iter().map(|attempt| attempt.describe(&self.locals));
@@ -514,11 +514,7 @@ impl Work<'_> {
                 }
             }
         }
-        let timeout = Timespec::try_from(timeout).expect("a short time");
-        match poll(&mut waits, Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        socket::poll(&mut waits, Some(timeout))
     }
 }
 
@@ -573,7 +569,7 @@ impl Dial {
         let rank_of = |attempt: &Try| {
             let answered = match &attempt.state {
                 TryState::Answered { talk, round_trip, .. } => {
-                    Some((talk.socket.local_addr().ok()?.as_socket()?, *round_trip))
+                    Some((talk.socket.local_addr().ok()?, *round_trip))
                 }
                 _ => None,
             };
@@ -616,7 +612,7 @@ impl Dial {
 
 enum Step {
     Going(TryState),
-    Rail { socket: Socket, rail: usize },
+    Rail { socket: Rail, rail: usize },
 }
 
 impl Try {
@@ -640,7 +636,7 @@ impl Try {
                     return Ok(Step::Going(state));
                 }
                 TryState::Paused { .. } => {
-                    let socket = socket::start_connect(self.candidate.address).map_err(text)?;
+                    let (socket, _) = socket::connect(self.candidate.address).map_err(text)?;
                     TryState::Connecting(Conversation::new(socket, self.candidate.address))
                 }
                 TryState::Connecting(mut talk) => {
@@ -697,7 +693,7 @@ impl Try {
 
     fn describe(&self, locals: &[LocalAddress]) -> Attempt {
         let remote = self.candidate.address;
-        let local = socket::source_address(remote).ok();
+        let local = interfaces::source_address(remote).ok();
         let interface = local.and_then(|ip| interface_of(ip, locals));
         Attempt { remote, local, interface, reason: self.reason.clone() }
     }
@@ -742,11 +738,10 @@ fn interface_of(ip: IpAddr, locals: &[LocalAddress]) -> Option<String> {
     locals.iter().find(|local| local.ip == ip).map(|local| local.interface.clone())
 }
 
-fn route(socket: &Socket, locals: &[LocalAddress], round_trip: Option<Duration>) -> Route {
+fn route(socket: &Rail, locals: &[LocalAddress], round_trip: Option<Duration>) -> Route {
     let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
-    let local = socket.local_addr().ok().and_then(|address| address.as_socket());
-    let remote = socket.peer_addr().ok().and_then(|address| address.as_socket());
-    let (local, remote) = (local.unwrap_or(unknown), remote.unwrap_or(unknown));
+    let local = socket.local_addr().unwrap_or(unknown);
+    let remote = socket.peer_addr().unwrap_or(unknown);
     let interface = locals.iter().find(|address| address.ip == local.ip());
     Route {
         local,

@@ -1,12 +1,15 @@
 //! The data port: where other ranks connect to.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
+use crate::sys::fork::Private;
+use crate::sys::interfaces::{self, LocalAddress, Medium};
+use crate::sys::socket::{self, Families};
 use serde::{Deserialize, Serialize};
-use socket2::Socket;
 
-use crate::sys::socket::{self, LocalAddress, Medium};
+/// Connections that wait to be taken; the system may allow fewer.
+const BACKLOG: i32 = 1024;
 
 /// An address at which a rank can be reached, published to the others.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -22,7 +25,7 @@ pub(crate) struct Candidate {
 /// Listening sockets for data links.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    pub(super) sockets: Vec<Socket>,
+    pub(super) sockets: Vec<Private<TcpListener>>,
     candidates: Vec<Candidate>,
 }
 
@@ -30,13 +33,13 @@ impl Listener {
     /// Listens on the given addresses; port 0 lets the system choose one. An unspecified address
     /// stands for all addresses of its family whose interfaces are up.
     pub(crate) fn bind(addresses: &[SocketAddr]) -> io::Result<Self> {
-        let locals = socket::local_addresses()?;
+        let locals = interfaces::local_addresses()?;
         let mut listener = Listener { sockets: Vec::new(), candidates: Vec::new() };
         for &address in addresses {
-            let socket = socket::listen(address).map_err(|error| {
+            let socket = socket::listen(address, Families::Own, BACKLOG).map_err(|error| {
                 io::Error::new(error.kind(), format!("listening on {address}: {error}"))
             })?;
-            let bound = socket.local_addr()?.as_socket().expect("an internet socket");
+            let bound = socket.local_addr()?;
             listener.sockets.push(socket);
             listener.publish(bound, &locals);
         }

@@ -10,21 +10,24 @@ mod listener;
 mod tests;
 
 use std::io::{self, IoSlice, IoSliceMut};
-use std::net::{Shutdown, SocketAddr};
+use std::net::{self, Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use socket2::Socket;
-
-pub(crate) use self::establish::{Attempt, EstablishError, LinkFailure, Request, establish};
+pub(crate) use self::establish::{EstablishError, Request, establish};
 pub(crate) use self::listener::{Candidate, Listener};
 use super::message::{Messenger, Settings};
 use super::stream::Stream;
+use crate::sys::fork::Private;
+use crate::sys::interfaces::Medium;
 use crate::sys::poller::{Interest, Poller, Registered};
-use crate::sys::socket::{self, Medium};
+use crate::sys::socket;
 
 /// The message layer over TCP.
 pub(crate) type TcpTransport = Messenger<TcpStream>;
+
+/// A connected socket. A forked child does not keep it open.
+pub(crate) type Rail = Private<net::TcpStream>;
 
 /// A link to one peer, ready for use.
 #[derive(Debug)]
@@ -32,7 +35,7 @@ pub(crate) struct Link {
     /// The other side (rank of the job).
     pub peer: usize,
     /// Its sockets, in the order of the rails.
-    pub rails: Vec<Socket>,
+    pub rails: Vec<Rail>,
     /// Which way it takes.
     pub route: Route,
 }
@@ -71,11 +74,11 @@ pub(crate) fn transport(
 /// A connected socket as a stream.
 #[derive(Debug)]
 pub(crate) struct TcpStream {
-    socket: Registered<Socket>,
+    socket: Registered<Rail>,
 }
 
 impl TcpStream {
-    fn new(socket: Socket, poller: &Arc<Poller>) -> io::Result<Self> {
+    fn new(socket: Rail, poller: &Arc<Poller>) -> io::Result<Self> {
         socket::prepare_data_socket(&socket)?;
         Ok(TcpStream { socket: poller.register(socket, Interest::READ)? })
     }
@@ -83,11 +86,11 @@ impl TcpStream {
 
 impl Stream for TcpStream {
     fn write(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-        socket::send(&self.socket, parts)
+        socket::send(&*self.socket, parts)
     }
 
     fn read(&mut self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        socket::receive(&self.socket, parts)
+        socket::receive(&*self.socket, parts)
     }
 
     fn prepare_sleep(&mut self, for_write: bool) -> io::Result<bool> {

@@ -70,7 +70,7 @@ fn fabric(size: usize, rails: usize) -> Fabric {
 }
 
 /// Resets the connections between two ranks.
-fn cut(handles: &[(usize, usize, Socket)], first: usize, second: usize) {
+fn cut(handles: &[(usize, usize, StdStream)], first: usize, second: usize) {
     for (me, peer, socket) in handles {
         if (*me, *peer) == (first, second) || (*me, *peer) == (second, first) {
             socket.shutdown(Shutdown::Both).ok();
