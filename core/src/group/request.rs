@@ -162,8 +162,18 @@ impl Checker<'_> {
     fn operator(&self) -> Result<(), ArgumentError> {
         match self.request.op {
             Some(op) => op.check(self.request.dtype),
+            None if self.reduces() => {
+                Err(ArgumentError::MissingBuffer { rank: self.rank, what: "an operator" })
+            }
             None => Ok(()),
         }
+    }
+
+    fn reduces(&self) -> bool {
+        matches!(
+            self.request.operation,
+            Operation::AllReduce | Operation::ReduceScatter | Operation::Reduce | Operation::Scan
+        )
     }
 
     fn root(&self) -> Result<usize, ArgumentError> {
