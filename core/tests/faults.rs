@@ -126,7 +126,10 @@ fn a_death_in_the_middle_is_known_everywhere_within_a_second() {
                 assert!(text.contains(&format!("rank {victim} died")), "{links}: {text}");
                 // Between two operations there is none to name.
                 if !text.contains("the group can no longer be used") {
-                    assert!(text.contains("all_reduce #") || text.contains("broadcast #"), "{text}");
+                    assert!(
+                        text.contains("all_reduce #") || text.contains("broadcast #"),
+                        "{text}"
+                    );
                     assert!(text.contains(&format!(" over {links}")), "{text}");
                 }
                 assert!(error.at < died + SOON, "{links}: after {} ms", error.at - died);
@@ -185,7 +188,8 @@ fn sockets_between(first: u32, second: u32) -> Vec<rustix::fd::OwnedFd> {
             .filter_map(|entry| {
                 let entry = entry.ok()?;
                 let target = std::fs::read_link(entry.path()).ok()?;
-                let inode = target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned();
+                let inode =
+                    target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned();
                 Some((entry.file_name().to_str()?.parse().ok()?, inode))
             })
             .collect()
@@ -437,8 +441,7 @@ fn mismatches_in_processes() {
     use lycaon::error::LinkKind::{Shm, Tcp};
     for kind in [Shm, Tcp] {
         for number in 0..MISMATCHES.len() {
-            let group =
-                join_again(&format!("{kind}-{number}"), |builder| builder.links([kind]));
+            let group = join_again(&format!("{kind}-{number}"), |builder| builder.links([kind]));
             say(mismatch(&group, number));
         }
     }
@@ -599,10 +602,8 @@ fn an_interrupted_wait_for_work_does_not_end_it() {
                 return;
             }
             let work = group.all_reduce_async(vec![1u8; 3], Op::Sum).unwrap();
-            let error = with_interrupt(
-                || true,
-                || work.wait_for(Duration::from_secs(20)).unwrap_err(),
-            );
+            let error =
+                with_interrupt(|| true, || work.wait_for(Duration::from_secs(20)).unwrap_err());
             assert!(matches!(*cause_of(&error), Cause::Interrupted { rank: 0, .. }), "{error}");
             assert!(group.failure().is_none() && !work.is_done());
             together.wait();
@@ -626,7 +627,10 @@ fn a_deadline_names_who_was_waited_for() {
             let began = Instant::now();
             let error = group.all_reduce(&mut [1u8], Op::Sum).unwrap_err();
             let took = began.elapsed();
-            assert!(took >= Duration::from_millis(400) && took < Duration::from_secs(3), "{took:?}");
+            assert!(
+                took >= Duration::from_millis(400) && took < Duration::from_secs(3),
+                "{took:?}"
+            );
             match &*cause_of(&error) {
                 Cause::Deadline { peer: Some(2), waited, operation, .. } => {
                     assert!(*waited >= Duration::from_millis(400));

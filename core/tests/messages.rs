@@ -21,9 +21,8 @@ fn child_main() {
 fn everything_in_processes() {
     use lycaon::error::LinkKind::{Shm, Tcp};
     for (kind, rails) in [(Shm, 1), (Tcp, 1), (Tcp, 3)] {
-        let group = join_again(&format!("{kind}-{rails}"), |builder| {
-            builder.links([kind]).rails(rails)
-        });
+        let group =
+            join_again(&format!("{kind}-{rails}"), |builder| builder.links([kind]).rails(rails));
         any_to_any(&group);
         rings_of_all_sizes(&group);
         collectives_beside_messages(&group);
