@@ -90,7 +90,11 @@ fn all_operations_are_measured_and_right() {
         .concat(),
     );
     let dir = setup.dir();
-    let job = setup.with(|command| drop(command.current_dir(&dir))).start();
+    let job = setup
+        .with(|command| {
+            command.current_dir(&dir);
+        })
+        .start();
     let path = job.dir().join("out.json");
     // why: the folder goes with the job.
     let (mut written, mut text) = (None, String::new());
