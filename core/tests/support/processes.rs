@@ -161,6 +161,11 @@ impl Cluster {
         self.ranks[rank].as_ref().expect("the rank was started")
     }
 
+    /// A folder that all ranks know as `TEST_FOLDER`.
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        &self.folder
+    }
+
     pub(crate) fn pid(&self, rank: usize) -> u32 {
         self.rank(rank).child.id()
     }
@@ -253,8 +258,7 @@ impl Cluster {
         for (number, rank) in self.ranks.iter().enumerate() {
             if rank.is_some() {
                 let output = self.output(number);
-                let lines: Vec<&str> =
-                    output.lines().filter(|line| !line.is_empty()).collect();
+                let lines: Vec<&str> = output.lines().filter(|line| !line.is_empty()).collect();
                 let from = lines.len().saturating_sub(30);
                 report += &format!("--- rank {number}\n{}\n", lines[from..].join("\n"));
             }
