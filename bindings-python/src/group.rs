@@ -73,6 +73,8 @@ impl Drop for Group {
     }
 }
 
+// Python's keyword arguments are arguments here.
+#[expect(clippy::too_many_arguments)]
 #[pymethods]
 impl Group {
     /// This rank, from 0 to ``size() - 1``.
