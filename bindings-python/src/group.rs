@@ -73,8 +73,8 @@ impl Drop for Group {
     }
 }
 
-// Python's keyword arguments are arguments here.
-#[expect(clippy::too_many_arguments)]
+// why: a method's parameters are the keyword arguments that Python callers see.
+#[allow(clippy::too_many_arguments)]
 #[pymethods]
 impl Group {
     /// This rank, from 0 to ``size() - 1``.

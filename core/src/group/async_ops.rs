@@ -10,7 +10,7 @@ use crate::work::Work;
 
 use super::core::Message;
 use super::ops::whole;
-use super::worker::Task;
+use super::worker::{self, Collective};
 use super::{Group, Request};
 
 /// Asynchronous forms. They take ownership of the data, check the call at once, and give the data
@@ -32,9 +32,9 @@ impl Group {
         core.usable()?;
         let mut number = 0;
         let call = checked.call;
-        let completion = self.worker().submit(|| {
+        let completion = self.worker().submit_collective(|| {
             number = core.turn.take();
-            Task::Collective { number, checked, lent: lent.clone() }
+            Collective { number, checked, lent: lent.clone() }
         });
         let signature = Signature { sequence: number, call };
         Ok(Work::new(self.clone(), completion, lent, |parcel| parcel, signature))
@@ -190,14 +190,10 @@ impl Group {
             .into());
         }
         core.usable()?;
-        let mut signature = None;
-        let completion = self.worker().submit(|| {
-            let message = |peer| Message { peer, tag, dtype };
-            let prepared = core.prepare(to.map(message), from.map(message), lent.buffers());
-            signature = Some(prepared.signature);
-            Task::Message { prepared, dtype }
-        });
-        let signature = signature.expect("the task was made");
+        let message = |peer| Message { peer, tag, dtype };
+        let prepared = core.prepare(to.map(message), from.map(message), lent.buffers());
+        let signature = prepared.signature;
+        let completion = self.worker().submit_message(worker::Message { prepared, dtype });
         Ok(Work::new(self.clone(), completion, lent, |parcel| parcel, signature))
     }
 }

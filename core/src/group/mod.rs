@@ -35,7 +35,7 @@ use worker::Worker;
 ///
 /// The handle is cheap to clone and may be used from many threads; the order of collectives is
 /// then the order of the calls. Blocking calls run on the caller's thread; the `…_async` forms
-/// return a [`Work`](crate::Work) and run on a thread of the group that is made at first use.
+/// return a [`Work`](crate::Work) and run on threads of the group that are made at first use.
 ///
 /// When an operation fails for another reason than a wrong argument, the group is poisoned: every
 /// later call returns the first cause at once. Dropping the last handle closes the group; if that
@@ -64,7 +64,7 @@ impl Group {
     }
 
     pub(crate) fn worker(&self) -> &Worker {
-        self.handle.worker.get_or_init(|| Worker::start(Arc::clone(&self.handle.core)))
+        self.handle.worker.get_or_init(|| Worker::new(Arc::clone(&self.handle.core)))
     }
 
     /// This rank, from 0 to [`size`](Group::size)` - 1`.

@@ -1,7 +1,8 @@
-//! The progress thread of a group: it runs what was started with an `…_async` method.
+//! The progress threads of a group: they run what was started with an `…_async` method.
 //!
-//! At most one collective is under way, in the order of the calls; messages are all under way at
-//! once. The thread is made at the first asynchronous call and sleeps when it has nothing to do.
+//! Collectives run one after the other, in the order of the calls, on one thread. Messages are all
+//! under way at once, on another one: they do not wait for collectives. Each thread is made at first
+//! use and sleeps when it has nothing to do.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,15 +11,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::call::Signature;
-use crate::collective::Algorithm;
 use crate::dtype::DType;
 use crate::error::{Cause, Error, OperationError, Result};
 use crate::fabric::{Exec, LOOK, Patience, State, Stop, Trouble};
 use crate::reduce;
-use crate::sys::buf::{Buffers, Lent};
+use crate::sys::buf::Lent;
 use crate::trace::Ticket;
 
-use super::core::{GroupCore, Prepared, alone};
+use super::core::{GroupCore, Prepared};
 use super::request::Checked;
 
 /// How an asynchronous operation tells that it has ended.
@@ -55,177 +55,297 @@ impl Completion {
     }
 }
 
-/// What the thread is asked to do.
-pub(crate) enum Task {
-    /// A collective, with its place in the order.
-    Collective { number: u64, checked: Checked, lent: Arc<Lent> },
-    /// A message.
-    Message { prepared: Prepared<'static>, dtype: DType },
+/// A collective, with its place in the order.
+pub(crate) struct Collective {
+    pub(crate) number: u64,
+    pub(crate) checked: Checked,
+    pub(crate) lent: Arc<Lent>,
 }
 
-struct Job {
-    task: Task,
+/// A message that is posted.
+pub(crate) struct Message {
+    pub(crate) prepared: Prepared<'static>,
+    pub(crate) dtype: DType,
+}
+
+struct Job<T> {
+    task: T,
     completion: Arc<Completion>,
 }
 
-#[derive(Default)]
-struct Queue {
-    jobs: VecDeque<Job>,
-    stop: bool,
-}
-
-struct Shared {
-    queue: Mutex<Queue>,
+/// What a thread is asked to do.
+struct Queue<T> {
+    state: Mutex<QueueState<T>>,
     changed: Condvar,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+struct QueueState<T> {
+    jobs: VecDeque<Job<T>>,
+    stop: bool,
+}
+
+impl<T> Queue<T> {
+    fn new() -> Self {
+        let state = QueueState { jobs: VecDeque::new(), stop: false };
+        Queue { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, QueueState<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, job: Job<T>) {
+        self.lock().jobs.push_back(job);
+        self.changed.notify_one();
+    }
+
+    fn stop(&self) {
+        self.lock().stop = true;
+        self.changed.notify_one();
+    }
+
+    /// All jobs that are there; waits for one if there is nothing else to do. `None`: stop.
+    fn take(&self, idle: bool) -> Option<VecDeque<Job<T>>> {
+        let mut state = self.lock();
+        while idle && state.jobs.is_empty() && !state.stop {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        (!state.stop).then(|| std::mem::take(&mut state.jobs))
+    }
+
+    /// The next job; `None`: stop.
+    fn take_one(&self) -> Option<Job<T>> {
+        let mut state = self.lock();
+        while state.jobs.is_empty() && !state.stop {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.stop { None } else { state.jobs.pop_front() }
+    }
+
+    /// What nobody has taken.
+    fn rest(&self) -> VecDeque<Job<T>> {
+        std::mem::take(&mut self.lock().jobs)
     }
 }
 
-/// The thread and its queue.
+/// A thread and its queue.
+struct Thread<T> {
+    queue: Arc<Queue<T>>,
+    handle: JoinHandle<()>,
+}
+
+impl<T: Send + 'static> Thread<T> {
+    fn start(
+        core: &Arc<GroupCore>,
+        what: &str,
+        run: fn(&GroupCore, &Queue<T>),
+    ) -> std::io::Result<Self> {
+        let queue = Arc::new(Queue::new());
+        let (for_thread, core) = (Arc::clone(&queue), Arc::clone(core));
+        let handle = std::thread::Builder::new()
+            .name(format!("lycaon-{what}-{:x}", core.id))
+            .spawn(move || run(&core, &for_thread))?;
+        Ok(Thread { queue, handle })
+    }
+}
+
+#[derive(Default)]
+struct Threads {
+    stopped: bool,
+    collectives: Option<Thread<Collective>>,
+    messages: Option<Thread<Message>>,
+}
+
+/// The threads of one group.
 pub(crate) struct Worker {
-    shared: Arc<Shared>,
     core: Arc<GroupCore>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    threads: Mutex<Threads>,
 }
 
 impl Worker {
-    pub(super) fn start(core: Arc<GroupCore>) -> Self {
-        let shared = Arc::new(Shared { queue: Mutex::default(), changed: Condvar::new() });
-        let for_thread = (Arc::clone(&shared), Arc::clone(&core));
-        let thread = std::thread::Builder::new()
-            .name(format!("lycaon-group-{:x}", core.id))
-            .spawn(move || Loop::new(&for_thread.0, &for_thread.1).run())
-            .ok();
-        Worker { shared, core, thread: Mutex::new(thread) }
+    pub(super) fn new(core: Arc<GroupCore>) -> Self {
+        Worker { core, threads: Mutex::default() }
     }
 
-    /// Adds a task. The order of the calls is the order of the collectives' numbers.
-    pub(super) fn submit(&self, task: impl FnOnce() -> Task) -> Arc<Completion> {
+    fn lock(&self) -> MutexGuard<'_, Threads> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a collective. The order of the calls is the order of the numbers.
+    pub(super) fn submit_collective(&self, task: impl FnOnce() -> Collective) -> Arc<Completion> {
         let completion = Arc::new(Completion::default());
-        let mut queue = self.shared.lock();
+        let mut threads = self.lock();
         let job = Job { task: task(), completion: Arc::clone(&completion) };
-        let has_thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-        if queue.stop || !has_thread {
-            drop(queue);
-            refuse(&self.core, job);
-            return completion;
+        if !threads.stopped && threads.collectives.is_none() {
+            threads.collectives = Thread::start(&self.core, "collectives", run_collectives)
+                .inspect_err(|error| tracing::error!(%error, "cannot start a thread"))
+                .ok();
         }
-        queue.jobs.push_back(job);
-        drop(queue);
-        self.shared.changed.notify_one();
-        if let Some(fabric) = &self.core.fabric {
-            fabric.wake();
+        match &threads.collectives {
+            Some(thread) => thread.queue.push(job),
+            None => {
+                drop(threads);
+                refuse_collective(&self.core, job);
+            }
         }
         completion
     }
 
-    /// Ends the thread. What has not completed fails.
+    /// Adds a message.
+    pub(super) fn submit_message(&self, task: Message) -> Arc<Completion> {
+        let completion = Arc::new(Completion::default());
+        let job = Job { task, completion: Arc::clone(&completion) };
+        let mut threads = self.lock();
+        if !threads.stopped && threads.messages.is_none() {
+            threads.messages = Thread::start(&self.core, "messages", run_messages)
+                .inspect_err(|error| tracing::error!(%error, "cannot start a thread"))
+                .ok();
+        }
+        match &threads.messages {
+            Some(thread) => {
+                thread.queue.push(job);
+                if let Some(fabric) = &self.core.fabric {
+                    fabric.wake();
+                }
+            }
+            None => {
+                drop(threads);
+                refuse_message(&self.core, job);
+            }
+        }
+        completion
+    }
+
+    /// Ends the threads. What has not completed fails.
     pub(super) fn stop(&self) {
-        // What the thread waits in, in shared memory too, ends by this.
+        let (collectives, messages) = {
+            let mut threads = self.lock();
+            threads.stopped = true;
+            (threads.collectives.take(), threads.messages.take())
+        };
+        // Ends the waits of what is under way.
         self.core.health.poison(Arc::new(Cause::Closed));
-        self.shared.lock().stop = true;
-        self.shared.changed.notify_one();
+        if let Some(thread) = &collectives {
+            thread.queue.stop();
+        }
+        if let Some(thread) = &messages {
+            thread.queue.stop();
+        }
         if let Some(fabric) = &self.core.fabric {
             fabric.wake();
         }
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread {
+        let handles = collectives.map(|thread| thread.handle).into_iter();
+        for handle in handles.chain(messages.map(|thread| thread.handle)) {
             // A panic inside was turned into failed operations already.
-            let _ = thread.join();
+            let _ = handle.join();
         }
     }
 }
 
-/// Ends a job that will not run.
-fn refuse(core: &GroupCore, job: Job) {
-    if let Task::Collective { number, .. } = &job.task {
-        while !core.turn.wait(*number, LOOK) {}
-        core.end_turn(*number);
-    }
+/// The error of what will not run any more.
+fn refusal(core: &GroupCore) -> Error {
     let cause = core.health.failure().unwrap_or_else(|| Arc::new(Cause::Closed));
-    let error = OperationError {
+    Error::Operation(OperationError {
         rank: core.rank,
         operation: None,
         peer: None,
         link: None,
         elapsed: Duration::ZERO,
         cause,
-    };
-    drop(job.task);
-    job.completion.end(Err(Error::Operation(error)));
+    })
 }
 
-/// Something under way over messages.
+fn refuse_collective(core: &GroupCore, job: Job<Collective>) {
+    let number = job.task.number;
+    drop(job.task);
+    while !core.turn.wait(number, LOOK) {}
+    job.completion.end(Err(refusal(core)));
+    core.end_turn(number);
+}
+
+fn refuse_message(core: &GroupCore, job: Job<Message>) {
+    drop(job.task);
+    job.completion.end(Err(refusal(core)));
+}
+
+/// A bug of this library showed: the group is poisoned on all ranks.
+fn panicked(core: &GroupCore, panic: &(dyn std::any::Any + Send)) {
+    let message = panic
+        .downcast_ref::<String>()
+        .cloned()
+        .or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string))
+        .unwrap_or_else(|| "no message".to_owned());
+    let cause = Cause::Panicked { rank: core.members[core.rank], message };
+    let cause = match &core.fabric {
+        Some(fabric) => fabric.watch.report(crate::fabric::Scope::of(&cause, core.id), cause),
+        None => Arc::new(cause),
+    };
+    core.health.poison(cause);
+}
+
+/// The thread of the collectives: each runs as a blocking call would.
+fn run_collectives(core: &GroupCore, queue: &Queue<Collective>) {
+    while let Some(Job { task, completion }) = queue.take_one() {
+        let Collective { number, checked, lent } = task;
+        let outcome =
+            catch_unwind(AssertUnwindSafe(|| core.run_in_turn(&checked, lent.buffers(), number)));
+        let result = outcome.unwrap_or_else(|panic| {
+            panicked(core, panic.as_ref());
+            Err(refusal(core))
+        });
+        // The buffers go back before anybody hears of the end, and the end is there before the
+        // next in the order can be.
+        drop(lent);
+        while !core.turn.wait(number, LOOK) {}
+        completion.end(result);
+        core.end_turn(number);
+    }
+    for job in queue.rest() {
+        refuse_collective(core, job);
+    }
+}
+
+/// The thread of the messages.
+fn run_messages(core: &GroupCore, queue: &Queue<Message>) {
+    let mut messages = Messages { core, queue, active: Vec::new() };
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| messages.serve())) {
+        panicked(core, panic.as_ref());
+        queue.stop();
+    }
+    let cause = core.health.failure().unwrap_or_else(|| Arc::new(Cause::Closed));
+    for active in std::mem::take(&mut messages.active) {
+        messages.finish(active, Some(Stop::Failed(Arc::clone(&cause))));
+    }
+    for job in queue.rest() {
+        refuse_message(core, job);
+    }
+}
+
+/// A message under way.
 struct Active<'a> {
-    exec: Option<Exec<'static>>,
+    exec: Exec<'static>,
     signature: Signature,
     ticket: Ticket,
     patience: Patience<'a>,
     completion: Arc<Completion>,
-    /// For a collective: its number.
-    number: Option<u64>,
     /// Kept to normalise what arrived.
     dtype: DType,
-    lent: Option<Arc<Lent>>,
 }
 
-/// The thread's own state.
-struct Loop<'a> {
-    shared: &'a Shared,
+/// The messages under way.
+struct Messages<'a> {
     core: &'a GroupCore,
-    waiting: VecDeque<Job>,
+    queue: &'a Queue<Message>,
     active: Vec<Active<'a>>,
 }
 
-impl<'a> Loop<'a> {
-    fn new(shared: &'a Shared, core: &'a GroupCore) -> Self {
-        Loop { shared, core, waiting: VecDeque::new(), active: Vec::new() }
-    }
-
-    fn run(&mut self) {
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.serve()));
-        if let Err(panic) = outcome {
-            let message = panic
-                .downcast_ref::<String>()
-                .cloned()
-                .or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string))
-                .unwrap_or_else(|| "no message".to_owned());
-            let cause = Cause::Panicked { rank: self.core.members[self.core.rank], message };
-            let cause = match &self.core.fabric {
-                Some(fabric) => {
-                    fabric.watch.report(crate::fabric::Scope::of(&cause, self.core.id), cause)
-                }
-                None => Arc::new(cause),
-            };
-            self.core.health.poison(cause);
-        }
-        self.shared.lock().stop = true;
-        self.abandon();
-    }
-
-    /// Fails everything that is left.
-    fn abandon(&mut self) {
-        let cause = self.core.health.failure().unwrap_or_else(|| Arc::new(Cause::Closed));
-        for active in std::mem::take(&mut self.active) {
-            self.finish(active, Some(Stop::Failed(Arc::clone(&cause))));
-        }
-        let left: Vec<Job> =
-            self.waiting.drain(..).chain(std::mem::take(&mut self.shared.lock().jobs)).collect();
-        for job in left {
-            refuse(self.core, job);
-        }
-    }
-
+impl<'a> Messages<'a> {
     fn serve(&mut self) {
-        loop {
-            if !self.take_jobs() {
-                return;
+        while let Some(jobs) = self.queue.take(self.active.is_empty()) {
+            for job in jobs {
+                self.start(job);
             }
-            let mut moved = self.start_collective();
+            let mut moved = false;
             let mut index = 0;
             while index < self.active.len() {
                 match self.step(index) {
@@ -239,181 +359,53 @@ impl<'a> Loop<'a> {
             }
             if !moved && !self.active.is_empty() {
                 self.rest();
-            } else if !moved && !self.waiting.is_empty() {
-                // A blocking call of another thread is before us in the order.
-                if let Some(Job { task: Task::Collective { number, .. }, .. }) =
-                    self.waiting.front()
-                {
-                    self.core.turn.wait(*number, LOOK);
-                }
             }
         }
     }
 
-    /// Fetches new jobs, waiting for one if there is nothing else to do. False: stop.
-    fn take_jobs(&mut self) -> bool {
-        let mut queue = self.shared.lock();
-        while queue.jobs.is_empty()
-            && self.active.is_empty()
-            && self.waiting.is_empty()
-            && !queue.stop
-        {
-            queue = self.shared.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
-        }
-        if queue.stop {
-            return false;
-        }
-        let jobs = std::mem::take(&mut queue.jobs);
-        drop(queue);
-        for job in jobs {
-            match job.task {
-                Task::Collective { .. } => self.waiting.push_back(job),
-                Task::Message { prepared, dtype } => {
-                    self.start_message(prepared, dtype, job.completion);
-                }
-            }
-        }
-        true
-    }
-
-    fn start_message(
-        &mut self,
-        prepared: Prepared<'static>,
-        dtype: DType,
-        completion: Arc<Completion>,
-    ) {
+    fn start(&mut self, job: Job<Message>) {
         let core = self.core;
+        let Message { prepared, dtype } = job.task;
         let fabric = core.fabric.as_ref().expect("messages need another rank, so a fabric");
         let ticket =
             core.recorder.begin(prepared.signature, Some(prepared.peer), Some(prepared.tag), None);
         self.active.push(Active {
-            exec: Some(prepared.exec),
+            exec: prepared.exec,
             signature: prepared.signature,
             ticket,
             patience: Patience::new(fabric, &core.health, core.timeout(), ticket.began()),
-            completion,
-            number: None,
+            completion: job.completion,
             dtype,
-            lent: None,
         });
-    }
-
-    /// Starts the next collective if it is its turn; those in shared memory run right here.
-    fn start_collective(&mut self) -> bool {
-        let core = self.core;
-        let number = match self.waiting.front() {
-            Some(Job { task: Task::Collective { number, .. }, .. }) if core.turn.is(*number) => {
-                *number
-            }
-            _ => return false,
-        };
-        let Some(Job { task: Task::Collective { checked, lent, .. }, completion }) =
-            self.waiting.pop_front()
-        else {
-            unreachable!("only collectives wait for their turn")
-        };
-        let signature = Signature { sequence: number, call: checked.call };
-        let algorithm = core.algorithm_for(&checked);
-        let ticket = core.recorder.begin(signature, None, None, algorithm);
-        let buffers = lent.buffers();
-        let (exec, result) = match core.usable() {
-            Err(error) => (None, Err(error)),
-            Ok(()) => self.begin(&checked, signature, algorithm, ticket, buffers),
-        };
-        match (exec, &core.fabric) {
-            (Some(exec), Some(fabric)) => self.active.push(Active {
-                exec: Some(exec),
-                signature,
-                ticket,
-                patience: Patience::new(fabric, &core.health, core.timeout(), ticket.began()),
-                completion,
-                number: Some(number),
-                dtype: checked.problem.dtype,
-                lent: Some(lent),
-            }),
-            _ => {
-                core.record_end(ticket, &result);
-                core.end_turn(number);
-                drop(lent);
-                completion.end(result);
-            }
-        }
-        true
-    }
-
-    /// Either the state machine of a collective, or its result if it could be done at once.
-    fn begin(
-        &mut self,
-        checked: &Checked,
-        signature: Signature,
-        algorithm: Option<Algorithm>,
-        ticket: Ticket,
-        mut buffers: Buffers<'static>,
-    ) -> (Option<Exec<'static>>, Result<()>) {
-        let core = self.core;
-        let result = match (algorithm, &core.fabric) {
-            (Some(Algorithm::Arena), Some(fabric)) => {
-                let mut patience =
-                    Patience::new(fabric, &core.health, core.timeout(), ticket.began());
-                core.run_arena(&checked.problem, &signature, &mut buffers, &mut patience)
-                    .map_err(|trouble| core.fail(signature, ticket.began(), trouble))
-            }
-            (Some(algorithm), Some(_)) => {
-                return (core.exec(&checked.problem, signature, algorithm, buffers), Ok(()));
-            }
-            _ => {
-                alone(&checked.problem, &mut buffers);
-                Ok(())
-            }
-        };
-        if checked.problem.dtype == DType::Bool {
-            reduce::normalise_bool(buffers.output_mut());
-        }
-        (None, result)
     }
 
     fn step(&mut self, index: usize) -> Step {
         let active = &mut self.active[index];
-        let exec = active.exec.as_mut().expect("an active operation has its state machine");
-        match exec.poll() {
+        let end = match active.exec.poll() {
             Ok(State::Pending { moved: true }) => {
                 active.patience.note_progress();
-                Step::Moved
+                return Step::Moved;
             }
             Ok(State::Pending { moved: false }) => match active.patience.look_now_and_then() {
-                Ok(()) => Step::Waits,
-                Err(stop) => {
-                    let active = self.active.swap_remove(index);
-                    self.finish(active, Some(stop));
-                    Step::Ended
-                }
+                Ok(()) => return Step::Waits,
+                Err(stop) => Some(stop),
             },
-            Ok(State::Done) => {
-                let active = self.active.swap_remove(index);
-                self.finish(active, None);
-                Step::Ended
-            }
+            Ok(State::Done) => None,
             Err(trouble) => {
-                let mut active = self.active.swap_remove(index);
-                active.exec = None;
+                let active = self.active.swap_remove(index);
                 let error = self.core.fail(active.signature, active.ticket.began(), trouble);
                 self.deliver(active, Err(error));
-                Step::Ended
+                return Step::Ended;
             }
-        }
+        };
+        let active = self.active.swap_remove(index);
+        self.finish(active, end);
+        Step::Ended
     }
 
-    /// Ends an operation, with an error if the wait was stopped.
-    fn finish(&self, mut active: Active<'a>, stop: Option<Stop>) {
-        let peer = active.exec.as_ref().and_then(Exec::waiting_for);
-        let mut exec = active.exec.take();
-        if active.dtype == DType::Bool {
-            if let Some(exec) = &mut exec {
-                reduce::normalise_bool(exec.output_mut());
-            }
-        }
-        // The buffers go back before anybody hears of the end.
-        drop(exec);
+    /// Ends a message, with an error if the wait was stopped.
+    fn finish(&self, active: Active<'a>, stop: Option<Stop>) {
+        let peer = active.exec.waiting_for();
         let result = match stop {
             None => Ok(()),
             Some(stop) => {
@@ -424,13 +416,13 @@ impl<'a> Loop<'a> {
         self.deliver(active, result);
     }
 
-    fn deliver(&self, active: Active<'a>, result: Result<()>) {
-        self.core.record_end(active.ticket, &result);
-        if let Some(number) = active.number {
-            self.core.end_turn(number);
+    fn deliver(&self, mut active: Active<'a>, result: Result<()>) {
+        if active.dtype == DType::Bool {
+            reduce::normalise_bool(active.exec.output_mut());
         }
+        // The buffers go back before anybody hears of the end.
         drop(active.exec);
-        drop(active.lent);
+        self.core.record_end(active.ticket, &result);
         active.completion.end(result);
     }
 

@@ -161,6 +161,11 @@ impl Cluster {
         self.ranks[rank].as_ref().expect("the rank was started")
     }
 
+    /// A folder that all ranks know as `TEST_FOLDER`.
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        &self.folder
+    }
+
     pub(crate) fn pid(&self, rank: usize) -> u32 {
         self.rank(rank).child.id()
     }
