@@ -26,7 +26,7 @@ def test_examples_are_clean_under_strict_mypy(tmp_path):
 
 
 def test_types_of_results(tmp_path):
-    program = tmp_path / "types.py"
+    program = tmp_path / "program.py"
     program.write_text(
         """
 import numpy as np
