@@ -118,13 +118,24 @@ pub struct Call {
     /// all_to_all. For operations with counts that differ by rank and are known to all, the sum
     /// of the counts; 0 where the counts are not known to all.
     pub count: u64,
-    /// A hash of the counts by rank where they differ and all ranks know them, else 0.
+    /// A hash of the counts by rank where they differ and all ranks know them; 1 or 2 where they
+    /// differ and not all ranks know them; else 0.
     pub layout: u32,
 }
 
 impl Call {
     /// Length of the encoded form.
     pub const ENCODED: usize = 20;
+
+    /// `layout` where only the root knows the counts.
+    pub(crate) const COUNTS_AT_ROOT: u32 = 1;
+    /// `layout` where each pair of ranks has a count of its own.
+    pub(crate) const COUNTS_EXCHANGED: u32 = 2;
+
+    /// Whether no more than two ranks know of each count.
+    pub(crate) const fn has_counts_of_pairs(&self) -> bool {
+        matches!(self.layout, Self::COUNTS_AT_ROOT | Self::COUNTS_EXCHANGED)
+    }
 
     /// A collective call without root or operator.
     pub const fn new(operation: Operation, dtype: DType, count: u64) -> Self {
@@ -190,7 +201,9 @@ impl fmt::Display for Call {
         if let Some(root) = self.root {
             write!(f, ", root {root}")?;
         }
-        if self.layout != 0 {
+        if self.has_counts_of_pairs() {
+            f.write_str(", counts by rank")?;
+        } else if self.layout != 0 {
             write!(f, ", layout {:08x}", self.layout)?;
         }
         f.write_str(")")

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::collective::plan::{Action, Plan, Step};
+use crate::collective::plan::{Action, Plan, Span, Step};
 use crate::error::Cause;
 use crate::reduce;
 use crate::sys::buf::Buffers;
@@ -290,7 +290,8 @@ impl Run {
                 };
                 queue.pop_front();
                 let id = post_id(mailbox, step);
-                let posted = core.post_recv(members[*peer], *recv, buffers.span_mut(into), id);
+                let posted =
+                    core.post_recv(members[*peer], named(recv, into), buffers.span_mut(into), id);
                 self.progress[step as usize] = if posted { Stage::Posted } else { Stage::Refused };
             }
         }
@@ -302,7 +303,8 @@ impl Run {
                 };
                 queue.pop_front();
                 let id = post_id(mailbox, step);
-                let posted = core.post_send(members[*peer], *send, buffers.span(from), id);
+                let posted =
+                    core.post_send(members[*peer], named(send, from), buffers.span(from), id);
                 self.progress[step as usize] = if posted { Stage::Posted } else { Stage::Refused };
             }
         }
@@ -342,6 +344,17 @@ impl Run {
             .chain(those(Stage::Posted, true))
             .chain(those(Stage::Posted, false))
     }
+}
+
+/// The envelope of one message. Where only its two ends know its length, the length is in the name
+/// of the call, so that ends that do not agree are told so.
+fn named(envelope: &Envelope, span: Span) -> Envelope {
+    let mut envelope = *envelope;
+    let call = &mut envelope.signature.call;
+    if call.has_counts_of_pairs() {
+        call.count = (span.len / call.dtype.size()) as u64;
+    }
+    envelope
 }
 
 fn compute(action: &Action, buffers: &mut Buffers<'_>) {

@@ -263,7 +263,7 @@ impl GroupCore {
         }
         // Where only the root knows all counts, the ranks could not agree on anything that
         // depends on them.
-        let at_root = checked.call.layout == request::COUNTS_AT_ROOT;
+        let at_root = checked.call.layout == Call::COUNTS_AT_ROOT;
         Some(self.tuner.choose_for(&checked.problem, at_root))
     }
 

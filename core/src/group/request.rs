@@ -6,11 +6,6 @@ use crate::collective::{Counts, Problem};
 use crate::dtype::{DType, Op};
 use crate::error::ArgumentError;
 
-/// `Call::layout` where only the root knows the counts.
-pub(super) const COUNTS_AT_ROOT: u32 = 1;
-/// `Call::layout` where each pair of ranks has a count of its own.
-const COUNTS_EXCHANGED: u32 = 2;
-
 /// What a call says, without its buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
@@ -119,8 +114,8 @@ pub(super) fn check(
         }
     };
     let (count, layout) = match (&counts, &request.counts) {
-        (_, Some(RequestCounts::AtRoot(_))) => (0, COUNTS_AT_ROOT),
-        (_, Some(RequestCounts::Exchange { .. })) => (0, COUNTS_EXCHANGED),
+        (_, Some(RequestCounts::AtRoot(_))) => (0, Call::COUNTS_AT_ROOT),
+        (_, Some(RequestCounts::Exchange { .. })) => (0, Call::COUNTS_EXCHANGED),
         (Counts::Uniform(count), _) => (*count, 0),
         (Counts::ByRank(counts), _) => {
             let bytes: Vec<u8> = counts.iter().flat_map(|count| count.to_le_bytes()).collect();

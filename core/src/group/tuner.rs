@@ -103,7 +103,7 @@ impl Tuner {
     fn decide(&self, operation: Operation, bytes: u64, shape: Shape) -> Algorithm {
         // In shared memory there is nothing to weigh.
         let by_hand = self.by_hand(operation);
-        if self.arena && by_hand.is_none() {
+        if self.arena && by_hand.is_none() && !operation.is_point_to_point() {
             return Algorithm::Arena;
         }
         let facts = Facts {

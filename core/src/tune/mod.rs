@@ -106,7 +106,10 @@ pub(crate) fn choose(facts: &Facts, profile: &Profile) -> Algorithm {
 /// Whether an operation has an algorithm and may use it.
 fn allowed(facts: &Facts, algorithm: Algorithm) -> bool {
     let there = match algorithm {
-        Algorithm::Arena => facts.arena,
+        // It has all collectives, as the direct algorithms do.
+        Algorithm::Arena => {
+            facts.arena && supports(facts.operation, Algorithm::Direct, facts.size, facts.shape)
+        }
         // Nothing is left to choose where nothing is moved or nobody knows how much.
         Algorithm::Direct => supports(facts.operation, algorithm, facts.size, facts.shape),
         _ => {
