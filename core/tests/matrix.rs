@@ -220,9 +220,11 @@ fn not_a_number_and_signed_zeros_whatever_their_rank() {
                             let mut result = data.clone();
                             group.all_reduce(&mut result, op).unwrap();
                             assert!(result[count / 2].is_nan(), "{op}, NaN on rank {odd}");
-                            let others = result.iter().enumerate().filter(|(at, _)| *at != count / 2);
+                            let others =
+                                result.iter().enumerate().filter(|(at, _)| *at != count / 2);
                             assert!(others.clone().all(|(_, value)| !value.is_nan()));
-                            let bits: Vec<u32> = result.iter().map(|value| value.to_bits()).collect();
+                            let bits: Vec<u32> =
+                                result.iter().map(|value| value.to_bits()).collect();
                             let mut all = vec![0; size];
                             let digest = support::case::digest(
                                 &bits.iter().flat_map(|b| b.to_ne_bytes()).collect::<Vec<u8>>(),
@@ -447,6 +449,12 @@ fn algorithms_by_name() {
         let way = Way { arena: true, algorithm: Some(algorithm), ..Way::default() };
         let groups = way.groups(2);
         assert_eq!(groups[1].algorithm(Operation::AllReduce, 1000), algorithm);
+        // Asking never fails, also where there is nothing to choose.
+        for operation in Operation::ALL {
+            for bytes in [0, 1, u64::MAX] {
+                let _ = groups[0].algorithm(operation, bytes);
+            }
+        }
     }
 }
 
@@ -463,9 +471,7 @@ fn a_sample_of_everything_in_processes() {
 fn sample_in_processes() {
     use lycaon::error::LinkKind::{Shm, Tcp};
     for (links, rails) in [(vec![Shm], 1), (vec![Tcp], 1), (vec![Tcp], 2), (vec![Shm, Tcp], 1)] {
-        for algorithm in
-            [None].into_iter().chain(Algorithm::ALL.into_iter().map(Some))
-        {
+        for algorithm in [None].into_iter().chain(Algorithm::ALL.into_iter().map(Some)) {
             if algorithm == Some(Algorithm::Arena) && links == [Tcp] {
                 continue;
             }

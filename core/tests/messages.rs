@@ -21,9 +21,8 @@ fn child_main() {
 fn everything_in_processes() {
     use lycaon::error::LinkKind::{Shm, Tcp};
     for (kind, rails) in [(Shm, 1), (Tcp, 1), (Tcp, 3)] {
-        let group = join_again(&format!("{kind}-{rails}"), |builder| {
-            builder.links([kind]).rails(rails)
-        });
+        let group =
+            join_again(&format!("{kind}-{rails}"), |builder| builder.links([kind]).rails(rails));
         any_to_any(&group);
         rings_of_all_sizes(&group);
         collectives_beside_messages(&group);
@@ -72,20 +71,20 @@ fn any_to_any(group: &Group) {
     let tags = [7, 0, u32::MAX];
     let mut sent = Vec::new();
     for to in (0..size).filter(|to| *to != rank) {
-        for number in 0..LENGTHS.len() {
+        for (number, len) in LENGTHS.into_iter().enumerate() {
             for tag in tags {
-                let data = text(rank, to, tag, number, LENGTHS[number]);
+                let data = text(rank, to, tag, number, len);
                 sent.push((data.clone(), group.send_async(data, to, tag).unwrap()));
             }
         }
     }
     for from in (0..size).rev().filter(|from| *from != rank) {
         for tag in tags.into_iter().rev() {
-            for number in 0..LENGTHS.len() {
-                let mut into = vec![0xdead_beef; LENGTHS[number]];
+            for (number, len) in LENGTHS.into_iter().enumerate() {
+                let mut into = vec![0xdead_beef; len];
                 group.recv(&mut into, from, tag).unwrap();
                 assert!(
-                    into == text(from, rank, tag, number, LENGTHS[number]),
+                    into == text(from, rank, tag, number, len),
                     "message {number} from {from} to {rank} on tag {tag}"
                 );
             }

@@ -16,7 +16,11 @@ const WITHIN: Duration = Duration::from_secs(240);
 
 #[test]
 fn child_main() {
-    play(&[("soak", soak_in_processes), ("cycles", cycles_in_processes), ("memory", memory_in_processes)]);
+    play(&[
+        ("soak", soak_in_processes),
+        ("cycles", cycles_in_processes),
+        ("memory", memory_in_processes),
+    ]);
 }
 
 const EXACT: [DType; 9] = [

@@ -57,9 +57,7 @@ fn split_in_processes() {
     at_the_same_time(&group);
     // One group per host, as a program with fast links inside of hosts makes them.
     let inside = group.split(host(group.rank()) as u32, 0).unwrap();
-    assert!(
-        inside.links().iter().all(|link| link.kind == LinkKind::Shm || !links.contains("shm"))
-    );
+    assert!(inside.links().iter().all(|link| link.kind == LinkKind::Shm || !links.contains("shm")));
     sampled(&inside, 20);
     let across = group.split((group.rank() % (group.size() / hosts)) as u32, 0).unwrap();
     assert_eq!(across.size(), hosts);
@@ -89,7 +87,8 @@ fn three_deep(group: &Group) {
     assert_eq!(parity.members(), expected);
     assert_eq!(expected[parity.rank()], group.members()[rank]);
     // Counted from the end, and in reverse order.
-    let half = parity.split((parity.rank() * 2 / parity.size()) as u32 + 40, -(rank as i64)).unwrap();
+    let half =
+        parity.split((parity.rank() * 2 / parity.size()) as u32 + 40, -(rank as i64)).unwrap();
     let alone = half.split(half.rank() as u32, 0).unwrap();
     assert_eq!((alone.size(), alone.rank()), (1, 0));
     assert_eq!(alone.members(), [group.members()[rank]]);

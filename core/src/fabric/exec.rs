@@ -290,7 +290,8 @@ impl Run {
                 };
                 queue.pop_front();
                 let id = post_id(mailbox, step);
-                let posted = core.post_recv(members[*peer], named(recv, into), buffers.to_recv(into), id);
+                let posted =
+                    core.post_recv(members[*peer], named(recv, into), buffers.to_recv(into), id);
                 self.progress[step as usize] = if posted { Stage::Posted } else { Stage::Refused };
             }
         }
@@ -302,7 +303,8 @@ impl Run {
                 };
                 queue.pop_front();
                 let id = post_id(mailbox, step);
-                let posted = core.post_send(members[*peer], named(send, from), buffers.to_send(from), id);
+                let posted =
+                    core.post_send(members[*peer], named(send, from), buffers.to_send(from), id);
                 self.progress[step as usize] = if posted { Stage::Posted } else { Stage::Refused };
             }
         }

@@ -287,9 +287,8 @@ fn panicked(core: &GroupCore, panic: &(dyn std::any::Any + Send)) {
 fn run_collectives(core: &GroupCore, queue: &Queue<Collective>) {
     while let Some(Job { task, completion }) = queue.take_one() {
         let Collective { number, checked, lent } = task;
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
-            core.run_in_turn(&checked, lent.buffers(), number)
-        }));
+        let outcome =
+            catch_unwind(AssertUnwindSafe(|| core.run_in_turn(&checked, lent.buffers(), number)));
         let result = outcome.unwrap_or_else(|panic| {
             panicked(core, panic.as_ref());
             Err(refusal(core))

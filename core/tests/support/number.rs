@@ -136,8 +136,13 @@ impl Number for Truth {
     const BYTES: usize = 1;
 
     fn value(op: Op, hash: u64) -> Self {
-        let one_in = if matches!(op, Op::Prod | Op::Min | Op::BitAnd | Op::LogicalAnd) { 8 } else { 2 };
-        if hash % one_in == 0 { Truth(0) } else { Truth(if hash >> 62 == 0 { 0x82 } else { 1 }) }
+        let one_in =
+            if matches!(op, Op::Prod | Op::Min | Op::BitAnd | Op::LogicalAnd) { 8 } else { 2 };
+        if hash.is_multiple_of(one_in) {
+            Truth(0)
+        } else {
+            Truth(if hash >> 62 == 0 { 0x82 } else { 1 })
+        }
     }
 
     fn read(bytes: &[u8]) -> Self {
@@ -169,10 +174,10 @@ impl Number for Truth {
 
 /// NaN wins, and -0 is smaller than +0.
 fn smaller<T: PartialOrd + Copy>(a: T, b: T, a_is_negative: bool) -> T {
-    if a != a {
+    if a.partial_cmp(&a).is_none() {
         return a;
     }
-    if b != b {
+    if b.partial_cmp(&b).is_none() {
         return b;
     }
     if a < b || (a == b && a_is_negative) { a } else { b }

@@ -24,12 +24,7 @@ impl Way {
         Way::messages(Some(Algorithm::Ring)),
         Way::messages(Some(Algorithm::Logarithmic)),
         Way { arena: true, algorithm: None, rank_order: false, weather: None },
-        Way {
-            arena: true,
-            algorithm: Some(Algorithm::Arena),
-            rank_order: false,
-            weather: None,
-        },
+        Way { arena: true, algorithm: Some(Algorithm::Arena), rank_order: false, weather: None },
     ];
 
     pub(crate) const fn messages(algorithm: Option<Algorithm>) -> Way {
