@@ -449,6 +449,12 @@ fn algorithms_by_name() {
         let way = Way { arena: true, algorithm: Some(algorithm), ..Way::default() };
         let groups = way.groups(2);
         assert_eq!(groups[1].algorithm(Operation::AllReduce, 1000), algorithm);
+        // Asking never fails, also where there is nothing to choose.
+        for operation in Operation::ALL {
+            for bytes in [0, 1, u64::MAX] {
+                let _ = groups[0].algorithm(operation, bytes);
+            }
+        }
     }
 }
 

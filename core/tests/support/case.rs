@@ -4,7 +4,7 @@
 use std::collections::hash_map::DefaultHasher;
 use std::hash::Hasher;
 
-use lycaon::{DType, Group, Op, Operation, Request, RequestCounts};
+use lycaon::{Algorithm, DType, Group, Op, Operation, Request, RequestCounts};
 
 use super::number::{Number, rounds, with_number};
 use super::{hash, mix};
@@ -74,7 +74,8 @@ pub(crate) fn has_in_place(operation: Operation) -> bool {
 pub(crate) enum Order {
     /// Contributions meet in rank order: every bit is known.
     Rank,
-    /// They meet in an order of the algorithm's own.
+    /// They may meet in an order of the algorithm's own, unless the group says that it takes one
+    /// that keeps the order of the ranks.
     Any,
 }
 
@@ -114,8 +115,17 @@ impl Case {
 
     /// Calls it and checks the result. The answer is a hash of this rank's result.
     pub(crate) fn run(&self, group: &Group, order: Order) -> Result<u64, String> {
+        let order = if self.in_rank_order(group) { Order::Rank } else { order };
         with_number!(self.dtype, T => self.run_typed::<T>(group, order))
             .map_err(|problem| format!("rank {} in {self:?}: {problem}", group.rank()))
+    }
+
+    /// Whether the group takes an algorithm for this that combines in rank order.
+    fn in_rank_order(&self, group: &Group) -> bool {
+        let algorithm = group.algorithm(self.operation, (self.count * self.dtype.size()) as u64);
+        let ordered =
+            matches!(algorithm, Algorithm::Direct | Algorithm::TwoStep | Algorithm::Arena);
+        !self.by_rank && reduces(self.operation) && ordered
     }
 
     fn run_typed<T: Number>(&self, group: &Group, order: Order) -> Result<u64, String> {

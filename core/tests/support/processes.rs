@@ -190,18 +190,20 @@ impl Cluster {
 
     /// Waits until a rank says something that begins with `start`; returns the rest.
     pub(crate) fn hear(&mut self, rank: usize, start: &str) -> Line {
+        self.hear_any(rank, &[start])
+    }
+
+    /// Waits until a rank says something that begins with one of these; returns the rest.
+    pub(crate) fn hear_any(&mut self, rank: usize, starts: &[&str]) -> Line {
         loop {
-            let lines = self.lines(rank);
-            if let Some(line) = lines.iter().find(|line| line.text.starts_with(start)) {
-                let text = line.text[start.len()..].trim().to_owned();
-                return Line { at: line.at, text };
+            // Looked at first: it may speak and end between the two looks.
+            let over = self.ended(rank) || Instant::now() > self.deadline;
+            for line in self.lines(rank) {
+                if let Some(text) = starts.iter().find_map(|start| line.text.strip_prefix(start)) {
+                    return Line { at: line.at, text: text.trim().to_owned() };
+                }
             }
-            let ended = self.ended(rank);
-            // It may have spoken between the two looks.
-            let said_it = self.lines(rank).iter().any(|line| line.text.starts_with(start));
-            if !said_it && (ended || Instant::now() > self.deadline) {
-                panic!("rank {rank} never said {start:?}\n{}", self.report());
-            }
+            assert!(!over, "rank {rank} never said {starts:?}\n{}", self.report());
             std::thread::sleep(Duration::from_millis(2));
         }
     }

@@ -78,10 +78,11 @@ impl Case {
     }
 }
 
-/// How exactly results are known with an algorithm chosen by hand.
+/// How exactly all results are known with an algorithm chosen by hand. (Operations that do not have
+/// it take another one.)
 pub(crate) fn order(algorithm: Option<Algorithm>) -> Order {
     match algorithm {
-        Some(Algorithm::Direct | Algorithm::TwoStep | Algorithm::Arena) => Order::Rank,
+        Some(Algorithm::Direct | Algorithm::Arena) => Order::Rank,
         _ => Order::Any,
     }
 }
