@@ -24,6 +24,8 @@ pub(crate) struct Exec<'b> {
     schedule: Box<dyn Iterator<Item = Plan> + Send>,
     run: Option<Run>,
     buffers: Buffers<'b>,
+    /// The fabric's generation at the last look.
+    seen: u64,
 }
 
 /// A plan in execution.
@@ -93,6 +95,7 @@ impl<'b> Exec<'b> {
             schedule,
             run: None,
             buffers,
+            seen: 0,
         }
     }
 
@@ -113,18 +116,23 @@ impl<'b> Exec<'b> {
         loop {
             match self.poll()? {
                 State::Done => return Ok(()),
-                State::Pending { moved: true } => patience.note_progress(),
+                State::Pending { moved: true } => {
+                    patience.note_progress();
+                    // A long operation that never waits has to notice an interruption too.
+                    patience
+                        .look_now_and_then()
+                        .map_err(|stop| Trouble::Stop { stop, peer: None })?;
+                }
                 State::Pending { moved: false } => {
                     let peer = self.waiting_for();
-                    patience.idle(peer).map_err(|stop| Trouble::Stop { stop, peer })?;
+                    patience.idle(peer, self.seen).map_err(|stop| Trouble::Stop { stop, peer })?;
                 }
             }
         }
     }
 
-    /// Goes on as far as it can without waiting.
+    /// Goes on by a step, without waiting.
     pub(crate) fn poll(&mut self) -> Result<State, Trouble> {
-        let mut moved = false;
         loop {
             let Some(run) = &mut self.run else {
                 match self.schedule.next() {
@@ -146,6 +154,7 @@ impl<'b> Exec<'b> {
                 &mut self.buffers,
             );
             self.fabric.progress(&mut core, Some(self.mailbox));
+            self.seen = self.fabric.generation();
             let done = match &mut core.mailboxes[self.mailbox as usize] {
                 Some(mailbox) => std::mem::take(&mut mailbox.done),
                 None => Vec::new(),
@@ -165,12 +174,10 @@ impl<'b> Exec<'b> {
                 run.complete(step);
                 advanced = true;
             }
-            moved |= advanced;
-            if run.left == 0 {
-                self.run = None;
-            } else if !advanced {
-                return Ok(State::Pending { moved });
+            if run.left > 0 {
+                return Ok(State::Pending { moved: advanced });
             }
+            self.run = None;
         }
     }
 

@@ -12,6 +12,7 @@ mod matrix;
 mod waiter;
 mod watch;
 
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -47,6 +48,10 @@ pub(crate) struct Fabric {
     poller: Arc<Poller>,
     core: Mutex<Core>,
     woken: Condvar,
+    /// Raised whenever a thread may have something to look at that no file descriptor tells.
+    generation: AtomicU64,
+    /// Groups that have not been closed.
+    groups: AtomicUsize,
     owner: Owner,
 }
 
@@ -119,6 +124,8 @@ impl Fabric {
                 closed: false,
             }),
             woken: Condvar::new(),
+            generation: AtomicU64::new(0),
+            groups: AtomicUsize::new(0),
             owner: Owner::this(),
         });
         let weak = Arc::downgrade(&fabric);
@@ -140,8 +147,26 @@ impl Fabric {
         self.watch.is_alone() && !self.watch.departed(rank) && !self.arenas.alive(rank)
     }
 
-    /// Wakes whoever sleeps, to look again.
+    /// A group uses the links.
+    pub(crate) fn enter(&self) {
+        self.groups.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A group is closed; the last one closes the links.
+    pub(crate) fn leave(&self) {
+        if self.groups.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.close();
+        }
+    }
+
+    /// What [`Fabric::sleep`] compares: to be read before the last look at what is waited for.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Wakes whoever sleeps, to look again. Takes no lock: the control thread calls it.
     pub(crate) fn wake(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
         self.poller.notify();
         self.woken.notify_all();
     }
@@ -174,8 +199,11 @@ impl Fabric {
         let Moved { any, for_others } = core.progress(own);
         // What completed for another operation may be what its thread sleeps for, and no file
         // descriptor will tell it any more.
-        if for_others && (core.sleeping || core.followers > 0) {
-            self.wake();
+        if for_others {
+            self.generation.fetch_add(1, Ordering::AcqRel);
+            if core.sleeping || core.followers > 0 {
+                self.wake();
+            }
         }
         any
     }
@@ -185,9 +213,13 @@ impl Fabric {
         self.lock().mailboxes.iter().any(Option::is_some)
     }
 
-    /// Sleeps until something may have changed, at most for `limit`.
-    pub(crate) fn sleep(&self, limit: Duration) {
+    /// Sleeps until something may have changed, at most for `limit`; not at all if the generation
+    /// is another one than the caller has `seen`.
+    pub(crate) fn sleep(&self, limit: Duration, seen: u64) {
         let mut core = self.lock();
+        if self.generation() != seen {
+            return;
+        }
         // Everybody arms what it waits for, also while another thread sleeps already.
         let mut armed = true;
         for transport in &mut core.transports {

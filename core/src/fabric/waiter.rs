@@ -114,16 +114,16 @@ impl<'a> Patience<'a> {
         self.yields = 0;
     }
 
-    /// Waits a little for messages. `lenient` counts any byte on the link as progress; it is for
-    /// single messages so large that one of them may take longer than the deadline.
-    pub(crate) fn idle(&mut self, peer: Option<usize>) -> Result<(), Stop> {
+    /// Waits a little for messages. `seen` is the fabric's generation before the last look at what
+    /// has arrived.
+    pub(crate) fn idle(&mut self, peer: Option<usize>, seen: u64) -> Result<(), Stop> {
         self.peer = peer.or(self.peer);
         match self.phase() {
             Phase::Spin => std::hint::spin_loop(),
             Phase::Yield => std::thread::yield_now(),
             Phase::Sleep => {
                 self.look()?;
-                self.fabric.sleep(LOOK);
+                self.fabric.sleep(LOOK, seen);
             }
         }
         Ok(())
@@ -195,7 +195,15 @@ impl<'a> Patience<'a> {
 impl Waiter for Patience<'_> {
     fn pause(&mut self, peer: usize) -> Result<Pause, Stopped> {
         self.peer = Some(peer);
-        match self.phase() {
+        let phase = self.phase();
+        // A long operation of many short waits has to notice an interruption too.
+        if !matches!(phase, Phase::Sleep)
+            && let Err(stop) = self.look_now_and_then()
+        {
+            self.stop = Some(stop);
+            return Err(Stopped);
+        }
+        match phase {
             Phase::Spin => Ok(Pause::Spin),
             Phase::Yield => Ok(Pause::Yield),
             Phase::Sleep => {

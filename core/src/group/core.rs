@@ -54,6 +54,23 @@ pub(crate) struct Settings {
     pub(crate) start_timeout: Duration,
 }
 
+/// A place in the order of a group's collectives, to be held until the operation has ended in its
+/// turn. If the thread panics instead, the group is poisoned and those behind do not wait for ever.
+pub(super) struct Place<'a> {
+    core: &'a GroupCore,
+    pub(super) number: u64,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.core.poison_by_panic("a blocking call panicked; its thread has the message");
+            while !self.core.turn.wait(self.number, crate::fabric::LOOK) {}
+        }
+        self.core.end_turn(self.number);
+    }
+}
+
 /// A message to or from one rank, checked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message {
@@ -81,6 +98,9 @@ impl GroupCore {
         settings: Arc<Settings>,
         timeout: Duration,
     ) -> Self {
+        if let Some(fabric) = &fabric {
+            fabric.enter();
+        }
         let watch = fabric.as_ref().map(|fabric| Arc::clone(&fabric.watch));
         GroupCore {
             id,
@@ -200,10 +220,23 @@ impl GroupCore {
         };
         let buffers = Buffers::new(input, output.unwrap_or_default());
         self.usable()?;
-        let number = self.turn.take();
-        let result = self.run_in_turn(&checked, buffers, number);
-        self.end_turn(number);
-        result
+        let place = self.take_place();
+        self.run_in_turn(&checked, buffers, place.number)
+    }
+
+    /// Takes a place in the order of the collectives; it ends with the returned value.
+    pub(super) fn take_place(&self) -> Place<'_> {
+        Place { core: self, number: self.turn.take() }
+    }
+
+    /// A bug of this library showed: the group is poisoned on all ranks.
+    pub(crate) fn poison_by_panic(&self, message: &str) {
+        let cause = Cause::Panicked { rank: self.members[self.rank], message: message.to_owned() };
+        let cause = match &self.fabric {
+            Some(fabric) => fabric.watch.report(Scope::of(&cause, self.id), cause),
+            None => Arc::new(cause),
+        };
+        self.health.poison(cause);
     }
 
     pub(crate) fn end_turn(&self, number: u64) {
@@ -479,7 +512,9 @@ impl GroupCore {
     ) -> Option<Cause> {
         let peer = self.members[peer?];
         let sent = self.fabric.as_ref()?.unexpected(peer);
-        let other = sent.iter().find(|envelope| envelope.lane.group == self.id)?;
+        // A tagged message may wait here for its receive in a program that is right.
+        let lane = Lane { group: self.id, kind: LaneKind::Collective };
+        let other = sent.iter().find(|envelope| envelope.lane == lane)?;
         Some(mismatch(me, local, peer, other.signature))
     }
 
@@ -588,16 +623,19 @@ impl GroupCore {
         }
         self.health.poison(Arc::new(Cause::Closed));
         if let Some(fabric) = &self.fabric {
-            if self.id == 0 {
-                // The whole job: sub-groups that still live keep the links.
-                if Arc::strong_count(fabric) == 1 {
-                    fabric.close();
-                }
-            } else {
+            if self.id != 0 {
                 fabric.forget_group(self.id);
             }
             fabric.wake();
+            // The last group of the job closes the links.
+            fabric.leave();
         }
+    }
+}
+
+impl Drop for GroupCore {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 

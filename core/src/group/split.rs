@@ -66,9 +66,8 @@ impl Group {
 impl GroupCore {
     /// An all-gather of equal numbers of bytes for the library's own use. Returns its number.
     pub(super) fn exchange(&self, own: &[u8], all: &mut [u8]) -> Result<u64> {
-        let number = self.turn.take();
-        let mut call = Call::new(Operation::Split, DType::U8, own.len() as u64);
-        call.layout = 0;
+        let place = self.take_place();
+        let call = Call::new(Operation::Split, DType::U8, own.len() as u64);
         let checked = Checked {
             call,
             problem: Problem {
@@ -82,17 +81,16 @@ impl GroupCore {
                 in_place: false,
             },
         };
-        let result = self.run_in_turn(&checked, Buffers::new(own, all), number);
-        self.end_turn(number);
-        result.map(|()| number)
+        self.run_in_turn(&checked, Buffers::new(own, all), place.number)?;
+        Ok(place.number)
     }
 
     /// The same before the group has all it needs to choose an algorithm.
     pub(super) fn exchange_directly(&self, own: &[u8]) -> Result<Vec<Vec<u8>>> {
         let mut all = vec![0; own.len() * self.size];
-        let number = self.turn.take();
+        let place = self.take_place();
         let call = Call::new(Operation::Split, DType::U8, own.len() as u64);
-        let signature = Signature { sequence: number, call };
+        let signature = Signature { sequence: place.number, call };
         let problem = Problem {
             operation: Operation::AllGather,
             rank: self.rank,
@@ -103,10 +101,8 @@ impl GroupCore {
             counts: Counts::Uniform(own.len() as u64),
             in_place: false,
         };
-        let result =
-            self.over_messages(&problem, signature, Algorithm::Direct, Buffers::new(own, &mut all));
-        self.end_turn(number);
-        result?;
+        let buffers = Buffers::new(own, &mut all);
+        self.over_messages(&problem, signature, Algorithm::Direct, buffers)?;
         Ok(all.chunks_exact(own.len()).map(<[u8]>::to_vec).collect())
     }
 }

@@ -82,11 +82,13 @@ struct Queue<T> {
 struct QueueState<T> {
     jobs: VecDeque<Job<T>>,
     stop: bool,
+    /// Nothing more will come.
+    last: bool,
 }
 
 impl<T> Queue<T> {
     fn new() -> Self {
-        let state = QueueState { jobs: VecDeque::new(), stop: false };
+        let state = QueueState { jobs: VecDeque::new(), stop: false, last: false };
         Queue { state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -104,13 +106,19 @@ impl<T> Queue<T> {
         self.changed.notify_one();
     }
 
+    /// What is there is all there is.
+    fn finish(&self) {
+        self.lock().last = true;
+    }
+
     /// All jobs that are there; waits for one if there is nothing else to do. `None`: stop.
     fn take(&self, idle: bool) -> Option<VecDeque<Job<T>>> {
         let mut state = self.lock();
-        while idle && state.jobs.is_empty() && !state.stop {
+        while idle && state.jobs.is_empty() && !state.stop && !state.last {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        (!state.stop).then(|| std::mem::take(&mut state.jobs))
+        let over = state.stop || (idle && state.last && state.jobs.is_empty());
+        (!over).then(|| std::mem::take(&mut state.jobs))
     }
 
     /// The next job; `None`: stop.
@@ -181,11 +189,16 @@ impl Worker {
                 .inspect_err(|error| tracing::error!(%error, "cannot start a thread"))
                 .ok();
         }
-        match &threads.collectives {
-            Some(thread) => thread.queue.push(job),
-            None => {
+        match (&threads.collectives, threads.stopped) {
+            (Some(thread), _) => thread.queue.push(job),
+            (None, true) => {
                 drop(threads);
                 refuse_collective(&self.core, job);
+            }
+            // Without a thread of its own it runs on the caller's.
+            (None, false) => {
+                drop(threads);
+                run_collective(&self.core, job);
             }
         }
         completion
@@ -201,16 +214,24 @@ impl Worker {
                 .inspect_err(|error| tracing::error!(%error, "cannot start a thread"))
                 .ok();
         }
-        match &threads.messages {
-            Some(thread) => {
+        match (&threads.messages, threads.stopped) {
+            (Some(thread), _) => {
                 thread.queue.push(job);
                 if let Some(fabric) = &self.core.fabric {
                     fabric.wake();
                 }
             }
-            None => {
+            (None, true) => {
                 drop(threads);
                 refuse_message(&self.core, job);
+            }
+            // Without a thread of its own it runs on the caller's.
+            (None, false) => {
+                drop(threads);
+                let queue = Queue::new();
+                queue.push(job);
+                queue.finish();
+                run_messages(&self.core, &queue);
             }
         }
         completion
@@ -275,34 +296,33 @@ fn panicked(core: &GroupCore, panic: &(dyn std::any::Any + Send)) {
         .cloned()
         .or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string))
         .unwrap_or_else(|| "no message".to_owned());
-    let cause = Cause::Panicked { rank: core.members[core.rank], message };
-    let cause = match &core.fabric {
-        Some(fabric) => fabric.watch.report(crate::fabric::Scope::of(&cause, core.id), cause),
-        None => Arc::new(cause),
-    };
-    core.health.poison(cause);
+    core.poison_by_panic(&message);
 }
 
 /// The thread of the collectives: each runs as a blocking call would.
 fn run_collectives(core: &GroupCore, queue: &Queue<Collective>) {
-    while let Some(Job { task, completion }) = queue.take_one() {
-        let Collective { number, checked, lent } = task;
-        let outcome =
-            catch_unwind(AssertUnwindSafe(|| core.run_in_turn(&checked, lent.buffers(), number)));
-        let result = outcome.unwrap_or_else(|panic| {
-            panicked(core, panic.as_ref());
-            Err(refusal(core))
-        });
-        // The buffers go back before anybody hears of the end, and the end is there before the
-        // next in the order can be.
-        drop(lent);
-        while !core.turn.wait(number, LOOK) {}
-        completion.end(result);
-        core.end_turn(number);
+    while let Some(job) = queue.take_one() {
+        run_collective(core, job);
     }
     for job in queue.rest() {
         refuse_collective(core, job);
     }
+}
+
+fn run_collective(core: &GroupCore, job: Job<Collective>) {
+    let Job { task: Collective { number, checked, lent }, completion } = job;
+    let outcome =
+        catch_unwind(AssertUnwindSafe(|| core.run_in_turn(&checked, lent.buffers(), number)));
+    let result = outcome.unwrap_or_else(|panic| {
+        panicked(core, panic.as_ref());
+        Err(refusal(core))
+    });
+    // The buffers go back before anybody hears of the end, and the end is there before the next in
+    // the order can be.
+    drop(lent);
+    while !core.turn.wait(number, LOOK) {}
+    completion.end(result);
+    core.end_turn(number);
 }
 
 /// The thread of the messages.
@@ -341,7 +361,9 @@ struct Messages<'a> {
 
 impl<'a> Messages<'a> {
     fn serve(&mut self) {
-        while let Some(jobs) = self.queue.take(self.active.is_empty()) {
+        loop {
+            let seen = self.core.fabric.as_ref().map_or(0, |fabric| fabric.generation());
+            let Some(jobs) = self.queue.take(self.active.is_empty()) else { return };
             for job in jobs {
                 self.start(job);
             }
@@ -358,7 +380,7 @@ impl<'a> Messages<'a> {
                 }
             }
             if !moved && !self.active.is_empty() {
-                self.rest();
+                self.rest(seen);
             }
         }
     }
@@ -427,7 +449,7 @@ impl<'a> Messages<'a> {
     }
 
     /// Nothing moves: poll a little, then sleep until something may have changed.
-    fn rest(&mut self) {
+    fn rest(&mut self, seen: u64) {
         let since = self.active.iter_mut().map(|active| active.patience.since()).max();
         let fabric = self.core.fabric.as_ref().expect("active operations have a fabric");
         let polling =
@@ -435,7 +457,7 @@ impl<'a> Messages<'a> {
         if polling {
             std::hint::spin_loop();
         } else {
-            fabric.sleep(LOOK);
+            fabric.sleep(LOOK, seen);
         }
     }
 }
