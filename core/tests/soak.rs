@@ -139,7 +139,7 @@ fn one_cycle(group: &Group, number: usize) {
     group.all_reduce(&mut data, lycaon::Op::Max).unwrap();
     assert_eq!(data, vec![(number + group.size() - 1) as u64; 5000]);
     let work = group.all_gather_async(vec![group.rank() as u8]).unwrap();
-    if number % 3 == 0 {
+    if number.is_multiple_of(3) {
         let sub = group.split(group.rank() as u32 % 2, 0).unwrap();
         sub.barrier().unwrap();
     }
