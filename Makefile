@@ -70,6 +70,7 @@ python-test: python build
 	$(VENV_BIN)/python -m pytest -q bindings-python/tests
 
 examples: python build
+	$(CARGO) build --release --package lycaon --examples
 	$(VENV_BIN)/python examples/run_all.py --lycaon $(LYCAON)
 
 miri:

@@ -383,7 +383,7 @@ impl SideChannel for Function {
     fn all_gather(&self, rank: usize, size: usize, mine: &[u8]) -> Result<Vec<Vec<u8>>, String> {
         let call = |py: Python<'_>| -> PyResult<Vec<Vec<u8>>> {
             let answer = self.0.bind(py).call1((rank, size, PyBytes::new(py, mine)))?;
-            answer.try_iter()?.map(|entry| Ok(entry?.extract::<Vec<u8>>()?)).collect()
+            answer.try_iter()?.map(|entry| entry?.extract::<Vec<u8>>()).collect()
         };
         Python::try_attach(|py| call(py).map_err(|error| error.to_string()))
             .unwrap_or_else(|| Err("the interpreter is shutting down".to_owned()))

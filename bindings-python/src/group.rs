@@ -73,6 +73,8 @@ impl Drop for Group {
     }
 }
 
+// why: a method's parameters are the keyword arguments that Python callers see.
+#[allow(clippy::too_many_arguments)]
 #[pymethods]
 impl Group {
     /// This rank, from 0 to ``size() - 1``.

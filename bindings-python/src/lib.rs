@@ -1,7 +1,7 @@
 //! The private module `lycaon._lycaon`: the core for Python.
 //!
-//! A call goes through [`buffer`] (whose memory is it), [`element`] (of which type), [`prepare`]
-//! (which request, into which result), and [`waiting`] (without the GIL, with an eye on signals).
+//! A call goes through `buffer` (whose memory is it), `element` (of which type), `prepare`
+//! (which request, into which result), and `waiting` (without the GIL, with an eye on signals).
 
 mod array;
 mod buffer;

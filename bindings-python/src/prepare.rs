@@ -140,7 +140,7 @@ impl<'py> Caller<'_, 'py> {
     /// An equal share of axis 0.
     fn share(&self, what: &'static str, shape: &[usize]) -> PyResult<usize> {
         let rows = rows(shape);
-        if rows % self.size() == 0 {
+        if rows.is_multiple_of(self.size()) {
             Ok(rows / self.size())
         } else {
             let (count, size) = (rows as u64, self.size());

@@ -6,6 +6,7 @@ use std::time::Duration;
 use lycaon::{Error, Parcel};
 use pyo3::exceptions::{PyRuntimeError, PyTimeoutError};
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 
 use crate::{config, errors, waiting};
 
@@ -73,6 +74,15 @@ impl Work {
 
 #[pymethods]
 impl Work {
+    /// ``Work[...]`` in annotations.
+    #[classmethod]
+    fn __class_getitem__<'py>(
+        class: &Bound<'py, PyType>,
+        item: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        class.py().import("types")?.getattr("GenericAlias")?.call1((class, item))
+    }
+
     /// Waits for the end and returns the result of the operation, or raises its error.
     ///
     /// After ``timeout`` seconds it raises ``TimeoutError``, and the operation goes on; without

@@ -50,7 +50,8 @@ def refused(kind, call):
 def test_inputs(alone, given, dtype, shape):
     got = alone.all_reduce(given)
     assert isinstance(got, np.ndarray) and got.dtype == np.dtype(dtype) and got.shape == shape
-    assert got.tobytes() == np.asarray(given, dtype).tobytes()
+    plain = np.asarray(given, dtype) if not isinstance(given, bytes) else np.frombuffer(given, dtype)
+    assert got.tobytes() == plain.tobytes()
     waited = alone.all_reduce_async(given).wait()
     assert waited.dtype == got.dtype and waited.tobytes() == got.tobytes()
     gathered = alone.all_gather(given)

@@ -26,7 +26,7 @@ def test_examples_are_clean_under_strict_mypy(tmp_path):
 
 
 def test_types_of_results(tmp_path):
-    program = tmp_path / "types.py"
+    program = tmp_path / "program.py"
     program.write_text(
         """
 import numpy as np
@@ -42,7 +42,8 @@ work: lycaon.Work[NDArray[np.float32]] = group.all_reduce_async(x, out=x)
 done: NDArray[np.float32] = work.wait(timeout=1.0)
 group.all_reduce(b"abc")
 group.timeout = 3
-part: lycaon.Group | None = group.split(0)
+part: lycaon.Group = group.split(0)
+perhaps: lycaon.Group | None = group.split(None)
 try:
     group.barrier()
 except lycaon.RankDied as error:

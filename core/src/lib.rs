@@ -54,3 +54,8 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The version of the wire protocol. Ranks with different ones do not form a group.
 pub const PROTOCOL_VERSION: u32 = 1;
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -118,3 +118,21 @@ fn a_logical_result_is_0_or_1_in_a_group_of_one_too() {
     });
     assert_eq!(results, [([0, 1, 1], [0, 1])]);
 }
+
+#[test]
+fn closing_ends_what_runs_in_the_background_at_once() {
+    for arena in [true, false] {
+        let mut groups =
+            lycaon::in_process(2, &options(arena, None)).expect("threads need nothing");
+        let other = groups.pop().expect("two groups");
+        let group = groups.pop().expect("two groups");
+        let work = group.barrier_async().expect("starts");
+        std::thread::sleep(Duration::from_millis(50));
+        let began = std::time::Instant::now();
+        group.close();
+        let error = work.wait().expect_err("the other rank never called");
+        assert!(error.to_string().contains("closed"), "{error}");
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        drop(other);
+    }
+}

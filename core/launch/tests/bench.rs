@@ -90,7 +90,11 @@ fn all_operations_are_measured_and_right() {
         .concat(),
     );
     let dir = setup.dir();
-    let job = setup.with(|command| drop(command.current_dir(&dir))).start();
+    let job = setup
+        .with(|command| {
+            command.current_dir(&dir);
+        })
+        .start();
     let path = job.dir().join("out.json");
     // why: the folder goes with the job.
     let (mut written, mut text) = (None, String::new());
@@ -159,7 +163,8 @@ fn all_operations_are_measured_and_right() {
 
 #[test]
 fn json_can_be_the_only_output() {
-    let done = bench(&["all_gather", "-n", "2", "--sizes", "1K", "--iters", "7", "-J", "-"]);
+    let args = ["all_gather", "-n", "2", "--sizes", "1K", "--iters", "7", "-J", "-"];
+    let done = Setup::of("bench", &args).start().finish();
     done.expect_code(0);
     let report = json(&done.text());
     let half = &report["results"][0]["out_of_place"];

@@ -39,7 +39,12 @@ fn every_result_is_right_and_shown_in_eighty_columns() {
 #[test]
 fn it_runs_over_the_links_that_are_allowed() {
     let setup = Setup::of("demo", &["-n", "3"]);
-    let done = setup.with(|command| drop(command.env("LYCAON_LINKS", "tcp"))).start().finish();
+    let done = setup
+        .with(|command| {
+            command.env("LYCAON_LINKS", "tcp");
+        })
+        .start()
+        .finish();
     done.expect_code(0);
     assert!(done.text().contains("joined by tcp"), "{}", done.text());
     assert!(!done.text().contains("shm"), "{}", done.text());

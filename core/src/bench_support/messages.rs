@@ -74,7 +74,7 @@ impl Endpoint {
     /// Sends, and waits until the bytes may be overwritten.
     pub fn send(&mut self, bytes: &[u8]) {
         let buffers = Buffers::new(bytes, &mut []);
-        let data = buffers.to_send(Span::new(Slot::Input, 0, bytes.len()));
+        let data = buffers.span(Span::new(Slot::Input, 0, bytes.len()));
         let (envelope, id) = self.envelope(Operation::Send, bytes.len());
         self.transport.post_send(self.peer, envelope, data, id);
         self.wait(1);
@@ -84,7 +84,7 @@ impl Endpoint {
     pub fn recv(&mut self, into: &mut [u8]) {
         let len = into.len();
         let mut buffers = Buffers::new(&[], into);
-        let place = buffers.to_recv(Span::new(Slot::Output, 0, len));
+        let place = buffers.span_mut(Span::new(Slot::Output, 0, len));
         let (envelope, id) = self.envelope(Operation::Recv, len);
         self.transport.post_recv(self.peer, envelope, place, id);
         self.wait(1);
@@ -94,8 +94,8 @@ impl Endpoint {
     pub fn exchange(&mut self, bytes: &[u8], into: &mut [u8]) {
         let (sends, receives) = (bytes.len(), into.len());
         let mut buffers = Buffers::new(bytes, into);
-        let data = buffers.to_send(Span::new(Slot::Input, 0, sends));
-        let place = buffers.to_recv(Span::new(Slot::Output, 0, receives));
+        let data = buffers.span(Span::new(Slot::Input, 0, sends));
+        let place = buffers.span_mut(Span::new(Slot::Output, 0, receives));
         let (envelope, id) = self.envelope(Operation::Recv, receives);
         self.transport.post_recv(self.peer, envelope, place, id);
         let (envelope, id) = self.envelope(Operation::Send, sends);

@@ -126,10 +126,6 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn owner(&self) -> u32 {
-        self.owner
-    }
-
     /// Whether this process is a fork of the owner. Its locks may be held by threads that do not
     /// exist here, so everything looks at this first.
     pub(super) fn is_forked(&self) -> bool {
@@ -333,11 +329,6 @@ impl Control {
         self.0.shared.size
     }
 
-    /// The process that started the group.
-    pub(crate) fn owner(&self) -> u32 {
-        self.0.shared.owner
-    }
-
     /// How many failures have been announced. One atomic load.
     pub(crate) fn announcements(&self) -> usize {
         self.0.shared.announced.load(Ordering::Acquire)
@@ -414,6 +405,7 @@ impl Control {
         self.0.shared.is_departed(rank)
     }
 
+    #[cfg(test)]
     /// Says goodbye: the end of this process is no failure any more.
     pub(crate) fn leave(&self) {
         self.0.leave();

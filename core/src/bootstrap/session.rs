@@ -10,10 +10,12 @@ use super::control::{Command, Control, Shared, end_thread, spawn};
 use super::failure::{as_start_error, ranks};
 use super::handshake::{Introduction, Key, handshake_key, random, session_key};
 use super::hub::{Hub, MAX_CONTRIBUTION, Opening};
+#[cfg(test)]
+use super::interrupt;
+use super::rendezvous;
 use super::seeker::Seeker;
 use super::spoke::Spoke;
 use super::wire::{Failure, MAX_FRAME};
-use super::{interrupt, rendezvous};
 use crate::config::Config;
 use crate::error::{Error, StartError};
 use crate::sys::socket;
@@ -126,11 +128,6 @@ impl Session {
         self.shared.size
     }
 
-    /// The process that is forming the group.
-    pub(crate) fn owner(&self) -> u32 {
-        self.shared.owner()
-    }
-
     /// The name of the job.
     pub(crate) fn job(&self) -> &str {
         &self.job
@@ -147,16 +144,12 @@ impl Session {
         self.deadline
     }
 
-    /// The address from which this rank reaches rank 0; `None` on rank 0 itself.
-    pub(crate) fn local_address(&self) -> Option<IpAddr> {
-        self.local
-    }
-
     /// What failed first, if anything did anywhere.
     pub(crate) fn failure(&self) -> Option<StartError> {
         self.shared.failure().map(|failure| as_start_error(failure, self.rank()))
     }
 
+    #[cfg(test)]
     /// For loops that wait while the group forms: an error if another rank has failed, the
     /// program asks for an end, or the deadline has passed. `waiting_for` goes into the message.
     pub(crate) fn check(&self, waiting_for: impl FnOnce() -> String) -> Result<(), StartError> {

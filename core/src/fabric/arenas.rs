@@ -1,6 +1,7 @@
 //! Where the arenas of groups come from.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,9 @@ const OFFER: usize = 1 + Offer::BYTES;
 
 /// Staging memory of one rank in a group of threads.
 const STAGING: usize = 4 << 20;
+
+/// An all-gather among the ranks of a group.
+pub(crate) type Exchange<'a> = dyn FnMut(&[u8]) -> Result<Vec<Vec<u8>>> + 'a;
 
 /// Makes the arena of a group, if its ranks can have one.
 #[derive(Clone)]
@@ -74,7 +78,7 @@ impl Arenas {
         members: &[usize],
         matrix: &Matrix,
         within: Duration,
-        exchange: &mut dyn FnMut(&[u8]) -> Result<Vec<Vec<u8>>>,
+        exchange: &mut Exchange<'_>,
     ) -> Result<Option<ArenaGroup>> {
         if !(2..=MAX_RANKS).contains(&members.len()) || !matrix.one_host(members) {
             return Ok(None);
@@ -108,7 +112,7 @@ fn new_segment(
     rank: usize,
     size: usize,
     within: Duration,
-    exchange: &mut dyn FnMut(&[u8]) -> Result<Vec<Vec<u8>>>,
+    exchange: &mut Exchange<'_>,
 ) -> Result<Option<ArenaGroup>> {
     let settings = Settings { ranks: size, staging: host.staging / SUB_GROUP_SHARE, rings: false };
     let mut offered = None;
@@ -148,17 +152,18 @@ fn new_segment(
 
 fn in_process(threads: &Threads, id: u64, rank: usize, size: usize) -> Result<ArenaGroup> {
     let mut waiting = threads.lock().unwrap_or_else(PoisonError::into_inner);
-    if !waiting.contains_key(&id) {
-        let handles = ArenaGroup::in_process(Geometry::within(size, STAGING)).map_err(|error| {
-            StartError::System {
+    let handles = match waiting.entry(id) {
+        Entry::Occupied(there) => there.into_mut(),
+        Entry::Vacant(free) => {
+            let made = ArenaGroup::in_process(Geometry::within(size, STAGING));
+            let handles = made.map_err(|error| StartError::System {
                 rank,
                 action: "map memory for the group's threads".to_owned(),
                 reason: error.to_string(),
-            }
-        })?;
-        waiting.insert(id, handles.into_iter().map(Some).collect());
-    }
-    let handles = waiting.get_mut(&id).expect("just made");
+            })?;
+            free.insert(handles.into_iter().map(Some).collect())
+        }
+    };
     let own = handles[rank].take().expect("every rank fetches its handle once");
     if handles.iter().all(Option::is_none) {
         waiting.remove(&id);

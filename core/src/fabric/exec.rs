@@ -179,10 +179,10 @@ impl<'b> Exec<'b> {
         let Some(run) = &mut self.run else { return };
         let mut core = self.fabric.lock();
         for (index, step) in run.steps.iter().enumerate() {
-            if run.progress[index] == Stage::Posted {
-                if let Action::Send { peer, .. } | Action::Recv { peer, .. } = step.action {
-                    core.cancel(self.members[peer], post_id(self.mailbox, index as u32));
-                }
+            if run.progress[index] == Stage::Posted
+                && let Action::Send { peer, .. } | Action::Recv { peer, .. } = step.action
+            {
+                core.cancel(self.members[peer], post_id(self.mailbox, index as u32));
             }
         }
         // What completed just before it was cancelled must not reach the mailbox's next owner.
@@ -291,7 +291,7 @@ impl Run {
                 queue.pop_front();
                 let id = post_id(mailbox, step);
                 let posted =
-                    core.post_recv(members[*peer], named(recv, into), buffers.to_recv(into), id);
+                    core.post_recv(members[*peer], named(recv, into), buffers.span_mut(into), id);
                 self.progress[step as usize] = if posted { Stage::Posted } else { Stage::Refused };
             }
         }
@@ -304,7 +304,7 @@ impl Run {
                 queue.pop_front();
                 let id = post_id(mailbox, step);
                 let posted =
-                    core.post_send(members[*peer], named(send, from), buffers.to_send(from), id);
+                    core.post_send(members[*peer], named(send, from), buffers.span(from), id);
                 self.progress[step as usize] = if posted { Stage::Posted } else { Stage::Refused };
             }
         }

@@ -34,8 +34,6 @@ pub(crate) const LOOK: Duration = Duration::from_millis(25);
 
 /// The links of this process to the other ranks of the job.
 pub(crate) struct Fabric {
-    /// This rank in the job.
-    pub(crate) rank: usize,
     /// How failures elsewhere become known.
     pub(crate) watch: Arc<dyn Watch>,
     /// How threads wait.
@@ -102,7 +100,6 @@ impl Fabric {
             .collect();
         let lost = links.iter().map(|_| None).collect();
         let fabric = Arc::new(Fabric {
-            rank,
             watch,
             policy,
             links,

@@ -20,13 +20,16 @@ pub(crate) struct WaitPolicy {
 }
 
 impl WaitPolicy {
-    /// For this many ranks on this host: with more ranks than cores nobody polls, since whoever
-    /// polls keeps the processor from the one that is waited for.
+    /// For this many ranks on this host. With more ranks than cores nobody polls, since whoever
+    /// polls keeps the processor from the one that is waited for. With fewer, the system may still
+    /// have put two of them on one core: so the polling is short, and is followed by giving way.
     pub(crate) fn for_ranks(ranks: usize, spin: Option<Duration>) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let crowded = ranks > cores;
-        let default = if crowded { Duration::ZERO } else { Duration::from_micros(100) };
-        WaitPolicy { spin: spin.unwrap_or(default), yields: if crowded { 8 } else { 0 } }
+        if ranks > cores {
+            WaitPolicy { spin: spin.unwrap_or(Duration::ZERO), yields: 16 }
+        } else {
+            WaitPolicy { spin: spin.unwrap_or(Duration::from_micros(10)), yields: 100 }
+        }
     }
 }
 

@@ -207,10 +207,10 @@ impl GroupCore {
     }
 
     pub(crate) fn end_turn(&self, number: u64) {
-        if self.turn.done(number) {
-            if let Some(fabric) = &self.fabric {
-                fabric.wake();
-            }
+        if self.turn.done(number)
+            && let Some(fabric) = &self.fabric
+        {
+            fabric.wake();
         }
     }
 

@@ -323,7 +323,7 @@ impl Group {
 
 /// A buffer of bytes holds whole elements.
 pub(super) fn whole(what: &'static str, bytes: usize, dtype: DType) -> Result<(), ArgumentError> {
-    if bytes % dtype.size() == 0 {
+    if bytes.is_multiple_of(dtype.size()) {
         Ok(())
     } else {
         Err(ArgumentError::Ragged { what, bytes: bytes as u64, dtype })

@@ -183,7 +183,7 @@ impl Checker<'_> {
     /// Elements of a buffer.
     fn elements(&self, bytes: usize, what: &'static str) -> Result<u64, ArgumentError> {
         let dtype = self.request.dtype;
-        if bytes % dtype.size() == 0 {
+        if bytes.is_multiple_of(dtype.size()) {
             Ok((bytes / dtype.size()) as u64)
         } else {
             Err(ArgumentError::Ragged { what, bytes: bytes as u64, dtype })
@@ -214,7 +214,7 @@ impl Checker<'_> {
 
     fn share(&self, what: &'static str, count: u64) -> Result<u64, ArgumentError> {
         let size = self.size as u64;
-        if count % size == 0 {
+        if count.is_multiple_of(size) {
             Ok(count / size)
         } else {
             Err(ArgumentError::Indivisible { what, count, size: self.size })

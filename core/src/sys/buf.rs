@@ -270,7 +270,7 @@ impl<'a> Buffers<'a> {
     }
 
     /// The range as something to post for sending. It is posted no longer than `self` lives.
-    pub(crate) fn to_send(&self, span: Span) -> ConstBuf {
+    pub(crate) fn span(&self, span: Span) -> ConstBuf {
         let (ptr, len) = self.base(span);
         assert!(span.offset + span.len <= len, "{span:?} is outside of its buffer of {len} bytes");
         // SAFETY: in bounds as just checked, and alive by the contract of the parts.
@@ -278,20 +278,11 @@ impl<'a> Buffers<'a> {
     }
 
     /// The range as something to post for receiving. It is posted no longer than `self` lives.
-    pub(crate) fn to_recv(&mut self, span: Span) -> MutBuf {
+    pub(crate) fn span_mut(&mut self, span: Span) -> MutBuf {
         let (ptr, len) = self.base_mut(span);
         assert!(span.offset + span.len <= len, "{span:?} is outside of its buffer of {len} bytes");
         // SAFETY: in bounds as just checked, and alive by the contract of the parts.
         unsafe { MutBuf::new(ptr.add(span.offset), span.len) }
-    }
-
-    /// The bytes of a range.
-    pub(crate) fn bytes(&self, span: Span) -> &[u8] {
-        let (ptr, len) = self.base(span);
-        assert!(span.offset + span.len <= len, "{span:?} is outside of its buffer of {len} bytes");
-        // SAFETY: in bounds as just checked, alive by the contract of the parts; the plan orders
-        // this read after every write to the range.
-        unsafe { std::slice::from_raw_parts(ptr.add(span.offset), span.len) }
     }
 
     /// The whole input (empty in place) and the whole output.

@@ -15,8 +15,10 @@ use super::fork::Private;
 /// A write to a peer that is gone gives an error, never a signal, whatever the program that uses
 /// this library has set for `SIGPIPE`. Apple's systems have an option of the socket for that
 /// ([`quiet`]) in place of the flag.
-const QUIETLY: SendFlags =
-    if cfg!(target_vendor = "apple") { SendFlags::empty() } else { SendFlags::NOSIGNAL };
+#[cfg(not(target_vendor = "apple"))]
+const QUIETLY: SendFlags = SendFlags::NOSIGNAL;
+#[cfg(target_vendor = "apple")]
+const QUIETLY: SendFlags = SendFlags::empty();
 
 /// Which families a listener at an IPv6 address takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,17 +14,17 @@ use lycaon::{Group, Op, Work};
 const COLOR: &str = "LYCAON_TEST_COLOR";
 
 /// No answer takes longer.
-pub const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// A rank as its parent sees it. It is killed when this is dropped.
-pub struct Rank {
+pub(crate) struct Rank {
     process: Child,
     lines: mpsc::Receiver<String>,
 }
 
 impl Rank {
     /// Ranks of a job whose groups are given by the ranks' colours; all of them are ready.
-    pub fn job(colors: &[u32], links: &str) -> Vec<Rank> {
+    pub(crate) fn job(colors: &[u32], links: &str) -> Vec<Rank> {
         let port = free_port();
         let size = colors.len();
         let spawn = |(rank, color): (usize, &u32)| {
@@ -58,27 +58,21 @@ impl Rank {
         ranks
     }
 
-    pub fn hear(&self, within: Duration) -> String {
+    pub(crate) fn hear(&self, within: Duration) -> String {
         self.lines.recv_timeout(within).expect("an answer in time")
     }
 
-    pub fn expect(&self, line: &str) {
+    pub(crate) fn expect(&self, line: &str) {
         assert_eq!(self.hear(LONG), line);
     }
 
-    pub fn say(&mut self, line: &str) {
+    pub(crate) fn say(&mut self, line: &str) {
         writeln!(self.process.stdin.as_mut().expect("it is piped"), "{line}")
             .expect("the rank lives");
     }
 
-    /// Says a line and expects the answer.
-    pub fn ask(&mut self, line: &str, answer: &str) {
-        self.say(line);
-        self.expect(answer);
-    }
-
     /// Ends the process as nothing can prevent.
-    pub fn kill(&mut self) -> Instant {
+    pub(crate) fn kill(&mut self) -> Instant {
         self.process.kill().expect("it lives until now");
         Instant::now()
     }
@@ -109,7 +103,7 @@ struct Groups {
 }
 
 /// What a rank does.
-pub fn main() {
+pub(crate) fn main() {
     let Ok(color) = std::env::var(COLOR) else { return };
     let world = lycaon::init().expect("the group forms");
     let color = color.parse().expect("a number");

@@ -100,11 +100,11 @@ impl Case {
 
     /// Whether the operation can be called like this.
     pub(super) fn has(&self, form: Form) -> bool {
-        match (self.operation, form) {
-            (Operation::Broadcast, Form::OutOfPlace) => false,
-            (Operation::Barrier | Operation::SendRecv, Form::InPlace) => false,
-            _ => true,
-        }
+        !matches!(
+            (self.operation, form),
+            (Operation::Broadcast, Form::OutOfPlace)
+                | (Operation::Barrier | Operation::SendRecv, Form::InPlace)
+        )
     }
 
     fn is_root(&self) -> bool {

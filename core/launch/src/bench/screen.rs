@@ -86,21 +86,32 @@ impl Drawn {
 }
 
 fn draw(reader: PipeReader) {
-    let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr());
-    let style = ProgressStyle::with_template("{bar:24} {pos}/{len}  {msg}");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    // why: an empty bar above the first lines tells nothing; it appears with the first progress.
+    let mut bar: Option<ProgressBar> = None;
     for line in BufReader::new(reader).lines() {
         let Ok(line) = line else { break };
         if let Some(text) = line.strip_prefix('L') {
             // why: with no reader left the results are lost, but the ranks may still end in order.
-            bar.suspend(|| drop(writeln!(io::stdout(), "{text}")));
+            let print = || drop(writeln!(io::stdout(), "{text}"));
+            match &bar {
+                Some(bar) => bar.suspend(print),
+                None => print(),
+            }
         } else if let Some((done, all, what)) = progress(&line) {
-            bar.set_length(all);
+            let bar = bar.get_or_insert_with(|| start_bar(all));
             bar.set_message(what.to_owned());
             bar.set_position(done);
         }
     }
-    bar.finish_and_clear();
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+}
+
+fn start_bar(all: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:24} {pos}/{len}  {msg}");
+    ProgressBar::with_draw_target(Some(all), ProgressDrawTarget::stderr())
+        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
 fn progress(line: &str) -> Option<(u64, u64, &str)> {

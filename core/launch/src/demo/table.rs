@@ -29,7 +29,14 @@ impl Table {
     }
 
     pub(super) fn line(&self, text: &str) -> io::Result<()> {
-        if self.speaks { writeln!(io::stdout(), "{text}") } else { Ok(()) }
+        if !self.speaks {
+            return Ok(());
+        }
+        match writeln!(io::stdout(), "{text}") {
+            // why: whoever reads only the beginning (`| head`) still gets an orderly end.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            result => result,
+        }
     }
 
     /// A text that is read before the rest.

@@ -136,6 +136,7 @@ impl Segment {
     }
 
     /// This rank, as the host counts.
+    #[cfg(test)]
     pub(crate) fn rank(&self) -> usize {
         self.rank
     }
@@ -146,6 +147,7 @@ impl Segment {
     }
 
     /// Bytes of staging per rank that the segment may come to use.
+    #[cfg(test)]
     pub(crate) fn staging(&self) -> usize {
         self.layout.staging()
     }

@@ -1,0 +1,120 @@
+"""Runs every example, in every language, with 2 and with 3 ranks, and checks what it prints."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+def all_reduce(size: int) -> list[str]:
+    total = [float(at * size + 10 * sum(range(size))) for at in range(4)]
+    largest = [float(at + 10 * (size - 1)) for at in range(4)]
+    mean = [value / size for value in total]
+    return [f"rank {r} of {size}: sum {total}, max {largest}, mean {mean}" for r in range(size)]
+
+
+def send_recv(size: int) -> list[str]:
+    lines = [f"the baton came back as {list(range(size))}"]
+    for rank in range(size):
+        before = (rank - 1) % size
+        lines.append(f"rank {rank} got {before + 0.5} from rank {before} in 1 exchange")
+    return lines
+
+
+def split(size: int) -> list[str]:
+    lines = []
+    for rank in range(size):
+        row = [other for other in range(size) if other // 2 == rank // 2]
+        column = [other for other in range(size) if other % 2 == rank % 2]
+        place = f"is {rank} of {min(size, 2)}" if rank < 2 else "stays out"
+        lines.append(
+            f"rank {rank}: row {row} sums to {sum(row) + len(row)}, "
+            f"column {column} sums to {sum(column) + len(column)}; of the first row it {place}"
+        )
+    return lines
+
+
+def async_overlap(size: int) -> list[str]:
+    text = "6 layers of 50000 gradients reduced in the background"
+    return [f"rank {rank}: {text}" for rank in range(size)]
+
+
+EXAMPLES = {
+    "all_reduce": all_reduce,
+    "send_recv": send_recv,
+    "split": split,
+    "async_overlap": async_overlap,
+}
+
+
+def launch(lycaon: Path, size: int, command: list[str], limit: int = 120) -> list[str]:
+    """What the ranks print. The launcher ends them all when the time is over."""
+    options = ["-n", str(size), "--no-tag-output", "--timeout", str(limit)]
+    answer = subprocess.run(
+        [str(lycaon), "launch", *options, "--", *command],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=limit + 30,
+    )
+    if answer.returncode != 0:
+        raise SystemExit(
+            f"{' '.join(command)} with {size} ranks: code {answer.returncode}\n"
+            f"{answer.stdout}{answer.stderr}"
+        )
+    return answer.stdout.splitlines()
+
+
+def check(lycaon: Path, programs: Path) -> None:
+    for name, expected in EXAMPLES.items():
+        commands = {
+            "Rust": [str(programs / name)],
+            "Python": [sys.executable, str(HERE / name / f"{name}.py")],
+        }
+        for language, command in commands.items():
+            for size in (2, 3):
+                began = time.monotonic()
+                printed = sorted(launch(lycaon, size, command))
+                if printed != sorted(expected(size)):
+                    raise SystemExit(
+                        f"{name} in {language} with {size} ranks printed\n  "
+                        + "\n  ".join(printed)
+                        + "\ninstead of\n  "
+                        + "\n  ".join(sorted(expected(size)))
+                    )
+                took = time.monotonic() - began
+                print(f"  ok  {name:14} {language:7} {size} ranks  {took:5.1f} s", flush=True)
+
+
+def check_digits(lycaon: Path) -> None:
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        picture = Path(folder) / "digits.png"
+        command = [sys.executable, str(HERE / "digits/digits.py"), "--plot", str(picture)]
+        lines = launch(lycaon, 3, command)
+        if not any(line.startswith("both runs agree") for line in lines):
+            raise SystemExit("digits: no agreement in\n" + "\n".join(lines))
+        if not picture.read_bytes().startswith(b"\x89PNG"):
+            raise SystemExit("digits: the plot is no PNG")
+    took = time.monotonic() - began
+    print(f"  ok  {'digits':14} {'Python':7} 3 ranks  {took:5.1f} s")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--lycaon", type=Path, default=Path("target/release/lycaon"))
+    parser.add_argument("--programs", type=Path, help="the folder of the built Rust examples")
+    arguments = parser.parse_args()
+    lycaon = arguments.lycaon.resolve()
+    check(lycaon, arguments.programs or lycaon.parent / "examples")
+    check_digits(lycaon)
+
+
+if __name__ == "__main__":
+    main()
