@@ -71,20 +71,20 @@ fn any_to_any(group: &Group) {
     let tags = [7, 0, u32::MAX];
     let mut sent = Vec::new();
     for to in (0..size).filter(|to| *to != rank) {
-        for (number, length) in LENGTHS.into_iter().enumerate() {
+        for (number, len) in LENGTHS.into_iter().enumerate() {
             for tag in tags {
-                let data = text(rank, to, tag, number, length);
+                let data = text(rank, to, tag, number, len);
                 sent.push((data.clone(), group.send_async(data, to, tag).unwrap()));
             }
         }
     }
     for from in (0..size).rev().filter(|from| *from != rank) {
         for tag in tags.into_iter().rev() {
-            for (number, length) in LENGTHS.into_iter().enumerate() {
-                let mut into = vec![0xdead_beef; length];
+            for (number, len) in LENGTHS.into_iter().enumerate() {
+                let mut into = vec![0xdead_beef; len];
                 group.recv(&mut into, from, tag).unwrap();
                 assert!(
-                    into == text(from, rank, tag, number, length),
+                    into == text(from, rank, tag, number, len),
                     "message {number} from {from} to {rank} on tag {tag}"
                 );
             }

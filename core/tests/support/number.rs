@@ -174,7 +174,6 @@ impl Number for Truth {
 
 /// NaN wins, and -0 is smaller than +0.
 fn smaller<T: PartialOrd + Copy>(a: T, b: T, a_is_negative: bool) -> T {
-    // What cannot be compared even with itself is NaN.
     if a.partial_cmp(&a).is_none() {
         return a;
     }
