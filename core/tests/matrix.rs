@@ -134,7 +134,7 @@ fn a_sample_of_everything_on_threads() {
             let mut random = Random::new((size * 100 + number + 7000) as u64);
             // Links of some groups deliver late and in pieces.
             let way = if random.chance(2) { way.weather(random.next()) } else { way };
-            let cases = (0..60).map(|_| Case::draw_any(&mut random, size)).collect();
+            let cases = (0..150).map(|_| Case::draw_any(&mut random, size)).collect();
             try_all(way, size, cases);
         }
     }
@@ -462,7 +462,7 @@ fn algorithms_by_name() {
 #[test]
 fn a_sample_of_everything_in_processes() {
     for size in SIZES {
-        let cases = if size > 9 { 16 } else { 30 };
+        let cases = if size > 9 { 30 } else { 80 };
         Cluster::start("sample", size, WITHIN, |_| vec![("TEST_CASES", cases.to_string())])
             .finish(&[]);
     }
