@@ -25,7 +25,11 @@ const fn class(kind: ErrorKind) -> &'static str {
         | ErrorKind::Overlap
         | ErrorKind::MissingBuffer
         | ErrorKind::UnusedBuffer
-        | ErrorKind::TooLarge => "ArgumentError",
+        | ErrorKind::TooLarge
+        | ErrorKind::NotACollective
+        | ErrorKind::CountsForm
+        | ErrorKind::MissingOp
+        | ErrorKind::UnusedOp => "ArgumentError",
         ErrorKind::Value
         | ErrorKind::Missing
         | ErrorKind::Conflict
@@ -165,6 +169,15 @@ fn of_argument(fields: &Fields<'_>, error: &ArgumentError) -> PyResult<()> {
             fields.numbers([("rank", *rank)])
         }
         ArgumentError::TooLarge { what } => fields.texts([("what", what)]),
+        ArgumentError::NotACollective { operation } | ArgumentError::MissingOp { operation } => {
+            fields.texts([("operation", operation.name())])
+        }
+        ArgumentError::CountsForm { operation, takes, given } => {
+            fields.texts([("operation", operation.name()), ("takes", takes), ("given", given)])
+        }
+        ArgumentError::UnusedOp { operation, op } => {
+            fields.texts([("operation", operation.name()), ("op", op.name())])
+        }
         ArgumentError::Overlap => Ok(()),
         _ => Ok(()),
     }

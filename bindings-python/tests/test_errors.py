@@ -31,6 +31,14 @@ TABLE = {
     "missing_buffer": ("ArgumentError", ValueError, {"rank": 1, "what": "input"}),
     "unused_buffer": ("ArgumentError", ValueError, {"rank": 1, "what": "output"}),
     "too_large": ("ArgumentError", ValueError, {"what": "output"}),
+    "not_a_collective": ("ArgumentError", ValueError, {"operation": "send"}),
+    "counts_form": (
+        "ArgumentError",
+        ValueError,
+        {"operation": "barrier", "takes": "no counts", "given": "All"},
+    ),
+    "missing_op": ("ArgumentError", ValueError, {"operation": "scan"}),
+    "unused_op": ("ArgumentError", ValueError, {"operation": "broadcast", "op": "sum"}),
     "value": (
         "ConfigError",
         ValueError,

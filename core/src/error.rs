@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::call::Signature;
+use crate::call::{Operation, Signature};
 use crate::dtype::{DType, Op};
 
 pub use kind::ErrorKind;
@@ -147,6 +147,36 @@ pub enum ArgumentError {
     TooLarge {
         /// Which buffer.
         what: &'static str,
+    },
+    /// A request for something that is no collective.
+    #[error("{operation} is no collective; use send, recv, send_recv or split")]
+    NotACollective {
+        /// The operation.
+        operation: Operation,
+    },
+    /// Counts by rank in a form that the operation does not have.
+    #[error("{operation} takes {takes}; counts of the form {given} were given")]
+    CountsForm {
+        /// The operation.
+        operation: Operation,
+        /// The form it takes.
+        takes: &'static str,
+        /// The form given: `All`, `AtRoot` or `Exchange`.
+        given: &'static str,
+    },
+    /// A reduction without an operator.
+    #[error("{operation} needs an operator; known are {}", names(&Op::ALL))]
+    MissingOp {
+        /// The operation.
+        operation: Operation,
+    },
+    /// An operator for an operation that does not reduce.
+    #[error("{operation} takes no operator, {op} was given; leave it out")]
+    UnusedOp {
+        /// The operation.
+        operation: Operation,
+        /// The operator.
+        op: Op,
     },
 }
 

@@ -85,9 +85,9 @@ impl Rank {
         let deadline = Instant::now() + Duration::from_secs(20);
         let segment = if rank == 0 {
             let settings = Settings { ranks: size, staging: DEFAULT_STAGING, rings: true };
-            ShmHost::create(&settings, offer).and_then(|host| host.serve(deadline))
+            ShmHost::create(&settings, offer).and_then(|host| host.serve(deadline, &mut || false))
         } else {
-            attach(&offer, size, rank, deadline)
+            attach(&offer, size, rank, deadline, &mut || false)
         };
         let arena = segment.expect("the ranks share memory").take_arena().expect("taken once");
         Rank::new(arena, policy)

@@ -51,6 +51,10 @@ kinds! {
         MissingBuffer => "missing_buffer",
         UnusedBuffer => "unused_buffer",
         TooLarge => "too_large",
+        NotACollective => "not_a_collective",
+        CountsForm => "counts_form",
+        MissingOp => "missing_op",
+        UnusedOp => "unused_op",
     }
     ConfigError {
         Value => "value",
@@ -121,6 +125,10 @@ impl ArgumentError {
             ArgumentError::MissingBuffer { .. } => ErrorKind::MissingBuffer,
             ArgumentError::UnusedBuffer { .. } => ErrorKind::UnusedBuffer,
             ArgumentError::TooLarge { .. } => ErrorKind::TooLarge,
+            ArgumentError::NotACollective { .. } => ErrorKind::NotACollective,
+            ArgumentError::CountsForm { .. } => ErrorKind::CountsForm,
+            ArgumentError::MissingOp { .. } => ErrorKind::MissingOp,
+            ArgumentError::UnusedOp { .. } => ErrorKind::UnusedOp,
         }
     }
 }
@@ -228,6 +236,19 @@ impl ErrorKind {
                 ArgumentError::UnusedBuffer { rank: 1, what: "output" }.into()
             }
             ErrorKind::TooLarge => ArgumentError::TooLarge { what: "output" }.into(),
+            ErrorKind::NotACollective => {
+                ArgumentError::NotACollective { operation: Operation::Send }.into()
+            }
+            ErrorKind::CountsForm => ArgumentError::CountsForm {
+                operation: Operation::Barrier,
+                takes: "no counts",
+                given: "All",
+            }
+            .into(),
+            ErrorKind::MissingOp => ArgumentError::MissingOp { operation: Operation::Scan }.into(),
+            ErrorKind::UnusedOp => {
+                ArgumentError::UnusedOp { operation: Operation::Broadcast, op: Op::Sum }.into()
+            }
             ErrorKind::Value => ConfigError::Value {
                 name: text("LYCAON_RANK"),
                 value: text("two"),

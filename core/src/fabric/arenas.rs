@@ -69,7 +69,8 @@ impl Arenas {
     }
 
     /// The arena of a group. All members call it; `exchange` is an all-gather among them. The
-    /// result is an arena on all of them or on none.
+    /// result is an arena on all of them or on none. While a rank waits for the others, `stop` is
+    /// asked; once it has said so, `exchange` is to fail.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn form(
         &self,
@@ -79,6 +80,7 @@ impl Arenas {
         matrix: &Matrix,
         within: Duration,
         exchange: &mut Exchange<'_>,
+        stop: &mut dyn FnMut() -> bool,
     ) -> Result<Option<ArenaGroup>> {
         if !(2..=MAX_RANKS).contains(&members.len()) || !matrix.one_host(members) {
             return Ok(None);
@@ -99,7 +101,7 @@ impl Arenas {
                     let mut segment = host.segment.lock().unwrap_or_else(PoisonError::into_inner);
                     return Ok(segment.take_arena());
                 }
-                new_segment(host, rank, members.len(), within, exchange)
+                new_segment(host, rank, members.len(), within, exchange, stop)
             }
         }
     }
@@ -113,6 +115,7 @@ fn new_segment(
     size: usize,
     within: Duration,
     exchange: &mut Exchange<'_>,
+    stop: &mut dyn FnMut() -> bool,
 ) -> Result<Option<ArenaGroup>> {
     let settings = Settings { ranks: size, staging: host.staging / SUB_GROUP_SHARE, rings: false };
     let mut offered = None;
@@ -132,9 +135,9 @@ fn new_segment(
     let first: &[u8; OFFER - 1] = cards[0][1..].try_into().expect("cards have one length");
     let deadline = Instant::now() + within.min(PATIENCE);
     let segment = match offered {
-        Some(host) => Some(host.serve(deadline)),
+        Some(host) => Some(host.serve(deadline, stop)),
         None if rank > 0 && cards[0][0] == 1 => {
-            Some(attach(&Offer::from_bytes(first), size, rank, deadline))
+            Some(attach(&Offer::from_bytes(first), size, rank, deadline, stop))
         }
         None => None,
     };

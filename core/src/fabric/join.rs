@@ -19,7 +19,7 @@ use crate::sys::poller::{Interest, Poller};
 use crate::transport::Transport;
 use crate::transport::arena::MAX_RANKS;
 use crate::transport::message::{Messenger, Settings};
-use crate::transport::shm::{self, Offer, Segment, ShmHost};
+use crate::transport::shm::{self, Offer, Segment, ShmError, ShmHost};
 use crate::transport::tcp::{self, Candidate, EstablishError, Listener};
 
 use super::{Arenas, Fabric, Matrix, WaitPolicy};
@@ -227,16 +227,20 @@ fn share_memory(
     }
     let offers: Vec<Option<Offer>> = exchange(session, "shared memory", &offer)?;
     let deadline = session.deadline().min(Instant::now() + SHM_PATIENCE);
+    let mut stop = || interrupt::requested() || session.failure().is_some();
     let segment = match (place, host) {
         (None, _) => None,
-        (Some(_), Some(host)) => Some(host.serve(deadline)),
+        (Some(_), Some(host)) => Some(host.serve(deadline, &mut stop)),
         (Some(place), None) => offers[sharing[0]]
             .as_ref()
             .filter(|_| fits)
-            .map(|offer| shm::attach(offer, sharing.len(), place, deadline)),
+            .map(|offer| shm::attach(offer, sharing.len(), place, deadline, &mut stop)),
     };
     let segment = match segment {
         Some(Ok(segment)) => Some(segment),
+        Some(Err(ShmError::Stopped)) => {
+            return Err(session.failure().unwrap_or(StartError::Interrupted { rank }));
+        }
         Some(Err(error)) => {
             failure = Some(error.to_string());
             None

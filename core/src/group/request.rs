@@ -88,6 +88,7 @@ pub(super) fn check(
     given: Given,
 ) -> Result<Checked, ArgumentError> {
     let checker = Checker { request, rank, size, given };
+    checker.form()?;
     checker.operator()?;
     let root = checker.root()?;
     let at_root = rank == root;
@@ -110,7 +111,7 @@ pub(super) fn check(
         Operation::AllToAll => checker.all_to_all()?,
         Operation::Barrier => (Counts::Uniform(0), false),
         Operation::Send | Operation::Recv | Operation::SendRecv | Operation::Split => {
-            unreachable!("{} is no collective request", request.operation)
+            return Err(ArgumentError::NotACollective { operation: request.operation });
         }
     };
     let (count, layout) = match (&counts, &request.counts) {
@@ -154,13 +155,47 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    fn operator(&self) -> Result<(), ArgumentError> {
-        match self.request.op {
-            Some(op) => op.check(self.request.dtype),
-            None if self.reduces() => {
-                Err(ArgumentError::MissingBuffer { rank: self.rank, what: "an operator" })
+    /// Whether the operation is a collective and takes counts of the form given.
+    fn form(&self) -> Result<(), ArgumentError> {
+        let operation = self.request.operation;
+        let takes = match operation {
+            Operation::AllGather | Operation::ReduceScatter => Some("All"),
+            Operation::Gather | Operation::Scatter => Some("AtRoot"),
+            Operation::AllToAll => Some("Exchange"),
+            Operation::AllReduce
+            | Operation::Broadcast
+            | Operation::Reduce
+            | Operation::Scan
+            | Operation::Barrier => None,
+            Operation::Send | Operation::Recv | Operation::SendRecv | Operation::Split => {
+                return Err(ArgumentError::NotACollective { operation });
             }
-            None => Ok(()),
+        };
+        let given = match self.request.counts {
+            None => return Ok(()),
+            Some(RequestCounts::All(_)) => "All",
+            Some(RequestCounts::AtRoot(_)) => "AtRoot",
+            Some(RequestCounts::Exchange { .. }) => "Exchange",
+        };
+        if takes == Some(given) {
+            return Ok(());
+        }
+        let takes = match takes {
+            Some("All") => "counts of the form All",
+            Some("AtRoot") => "counts of the form AtRoot",
+            Some(_) => "counts of the form Exchange",
+            None => "no counts",
+        };
+        Err(ArgumentError::CountsForm { operation, takes, given })
+    }
+
+    fn operator(&self) -> Result<(), ArgumentError> {
+        let operation = self.request.operation;
+        match (self.reduces(), self.request.op) {
+            (true, Some(op)) => op.check(self.request.dtype),
+            (true, None) => Err(ArgumentError::MissingOp { operation }),
+            (false, Some(op)) => Err(ArgumentError::UnusedOp { operation, op }),
+            (false, None) => Ok(()),
         }
     }
 
@@ -438,6 +473,81 @@ mod tests {
             check(&reduce, 0, 2, given(None, Some(4))),
             Err(ArgumentError::Unsupported { .. })
         ));
+    }
+
+    const COLLECTIVES: [Operation; 10] = [
+        Operation::AllReduce,
+        Operation::AllGather,
+        Operation::ReduceScatter,
+        Operation::Broadcast,
+        Operation::Reduce,
+        Operation::Gather,
+        Operation::Scatter,
+        Operation::AllToAll,
+        Operation::Scan,
+        Operation::Barrier,
+    ];
+
+    fn takes_an_op(operation: Operation) -> bool {
+        matches!(
+            operation,
+            Operation::AllReduce | Operation::ReduceScatter | Operation::Reduce | Operation::Scan
+        )
+    }
+
+    #[test]
+    fn what_is_no_collective_is_refused() {
+        for operation in Operation::ALL.into_iter().filter(|other| !COLLECTIVES.contains(other)) {
+            let expected = Err(ArgumentError::NotACollective { operation });
+            let request = f32_request(operation);
+            assert_eq!(check(&request, 0, 2, given(Some(8), Some(8))), expected);
+            assert_eq!(check(&request.op(Op::Sum), 0, 2, given(None, None)), expected);
+        }
+    }
+
+    #[test]
+    fn counts_of_another_form_are_refused() {
+        let forms = [
+            ("All", RequestCounts::All(vec![1, 1])),
+            ("AtRoot", RequestCounts::AtRoot(vec![1, 1])),
+            ("Exchange", RequestCounts::Exchange { send: vec![1, 1], recv: vec![1, 1] }),
+        ];
+        for operation in COLLECTIVES {
+            let (takes, input, output) = match operation {
+                Operation::AllGather => ("counts of the form All", 4, 8),
+                Operation::ReduceScatter => ("counts of the form All", 8, 4),
+                Operation::Gather => ("counts of the form AtRoot", 4, 8),
+                Operation::Scatter => ("counts of the form AtRoot", 8, 4),
+                Operation::AllToAll => ("counts of the form Exchange", 8, 8),
+                _ => ("no counts", 8, 8),
+            };
+            for (name, counts) in &forms {
+                let mut request = f32_request(operation).counts(counts.clone());
+                if takes_an_op(operation) {
+                    request = request.op(Op::Sum);
+                }
+                let answer = check(&request, 0, 2, given(Some(input), Some(output)));
+                if takes.ends_with(name) {
+                    assert!(answer.is_ok(), "{operation}: {answer:?}");
+                } else {
+                    let expected = ArgumentError::CountsForm { operation, takes, given: name };
+                    assert_eq!(answer, Err(expected));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_operator_is_given_to_reductions_and_to_nothing_else() {
+        for operation in COLLECTIVES {
+            let (request, expected) = if takes_an_op(operation) {
+                (f32_request(operation), ArgumentError::MissingOp { operation })
+            } else {
+                let op = Op::Max;
+                (f32_request(operation).op(op), ArgumentError::UnusedOp { operation, op })
+            };
+            assert_eq!(check(&request, 0, 2, given(Some(8), Some(8))), Err(expected));
+        }
     }
 
     #[test]

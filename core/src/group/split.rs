@@ -1,11 +1,13 @@
 //! Groups within groups.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::call::{Call, Operation, Signature};
 use crate::collective::{Algorithm, Counts, Problem};
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::fabric::{Stop, Trouble};
 use crate::sys::buf::Buffers;
 
 use super::core::GroupCore;
@@ -104,6 +106,17 @@ impl GroupCore {
         let buffers = Buffers::new(own, &mut all);
         self.over_messages(&problem, signature, Algorithm::Direct, buffers)?;
         Ok(all.chunks_exact(own.len()).map(<[u8]>::to_vec).collect())
+    }
+
+    /// What [`GroupCore::exchange_directly`] gives if the program has asked for an end before it.
+    pub(super) fn interrupt_exchange(&self, own: &[u8]) -> Error {
+        let number = self.turn.take();
+        let call = Call::new(Operation::Split, DType::U8, own.len() as u64);
+        let trouble = Trouble::Stop { stop: Stop::Interrupted, peer: None };
+        let signature = Signature { sequence: number, call };
+        let error = self.fail(signature, Instant::now(), trouble);
+        self.end_turn(number);
+        error
     }
 }
 

@@ -1,10 +1,11 @@
 //! How groups come into being: from the environment, from a configuration, as threads of one
 //! process, or as a part of another group.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::bootstrap;
+use crate::bootstrap::{self, interrupt};
 use crate::call::Operation;
 use crate::collective::Algorithm;
 use crate::config::Config;
@@ -178,13 +179,24 @@ fn assemble(
     let mut core = GroupCore::new(id, rank, members, fabric, tuner, settings, timeout);
     if let Some(fabric) = core.fabric.clone() {
         let members = Arc::clone(&core.members);
+        // A hook may report an interruption once only, so it is kept until the exchange.
+        let interrupted = Cell::new(false);
         let arena = fabric.arenas.form(
             id,
             rank,
             &members,
             &fabric.matrix,
             core.settings.start_timeout,
-            &mut |own| core.exchange_directly(own),
+            &mut |own| {
+                if interrupted.get() {
+                    return Err(core.interrupt_exchange(own));
+                }
+                core.exchange_directly(own)
+            },
+            &mut || {
+                interrupted.set(interrupted.get() || interrupt::requested());
+                interrupted.get() || core.health.failure().is_some()
+            },
         )?;
         core.set_arena(arena);
     }

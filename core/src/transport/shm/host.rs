@@ -5,8 +5,9 @@
 //! of the segment and of everybody's bell are passed.
 
 use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use hmac::{Hmac, KeyInit, Mac};
@@ -18,6 +19,7 @@ use super::{Segment, ShmError};
 use crate::sys::doorbell::Doorbell;
 use crate::sys::fdpass::{self, Listener};
 use crate::sys::shm::Mapping;
+use crate::sys::socket;
 use crate::transport::arena::MAX_RANKS;
 
 const MAGIC: [u8; 8] = *b"lycn-shm";
@@ -25,7 +27,7 @@ const MAGIC: [u8; 8] = *b"lycn-shm";
 const VERSION: u32 = 1;
 /// Longest silence of one connection while it joins.
 const SILENCE: Duration = Duration::from_secs(2);
-/// Pause between two attempts to connect.
+/// Pause between two attempts to connect, and between two questions whether to stop.
 const RETRY: Duration = Duration::from_millis(10);
 
 const NONCE: usize = 16;
@@ -130,8 +132,13 @@ impl ShmHost {
         Ok(ShmHost { listener, offer, layout, memory, bells })
     }
 
-    /// Hands the segment to all other ranks. Strangers are dropped and hold nobody up.
-    pub(crate) fn serve(self, deadline: Instant) -> Result<Segment, ShmError> {
+    /// Hands the segment to all other ranks. Strangers are dropped and hold nobody up. `stop` is
+    /// asked all the time, on this thread; if it says so, this ends with [`ShmError::Stopped`].
+    pub(crate) fn serve(
+        self,
+        deadline: Instant,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Result<Segment, ShmError> {
         let start = Instant::now();
         let ranks = self.layout.geometry.ranks;
         let joined = Mutex::new(vec![false; ranks]);
@@ -142,26 +149,40 @@ impl ShmHost {
         };
         set(0);
         std::thread::scope(|scope| {
-            while !missing().is_empty() {
-                let left = deadline.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    break;
-                }
-                // In short steps, because a rank may be joining on another thread.
-                let connection = self.listener.accept(left.min(RETRY));
-                match connection.map_err(ShmError::system("accepting a rank"))? {
-                    Some(stream) if fdpass::same_user(&stream) => {
-                        let host = &self;
-                        scope.spawn(move || match host.admit(&stream, left.min(SILENCE)) {
-                            Ok(rank) => set(rank),
-                            Err(error) => tracing::warn!(%error, "a process did not join"),
-                        });
+            let mut streams = Vec::new();
+            let mut welcome = || {
+                while !missing().is_empty() {
+                    if stop() {
+                        return Err(ShmError::Stopped);
                     }
-                    Some(_) => tracing::warn!("a process of another user tried to join"),
-                    None => (),
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        break;
+                    }
+                    // In short steps, because a rank may be joining on another thread.
+                    let connection = self.listener.accept(left.min(RETRY));
+                    match connection.map_err(ShmError::system("accepting a rank"))? {
+                        Some(stream) if fdpass::same_user(&stream) => {
+                            let stream = Arc::new(stream);
+                            streams.push(Arc::clone(&stream));
+                            let host = &self;
+                            scope.spawn(move || match host.admit(&stream, left.min(SILENCE)) {
+                                Ok(rank) => set(rank),
+                                Err(error) => tracing::warn!(%error, "a process did not join"),
+                            });
+                        }
+                        Some(_) => tracing::warn!("a process of another user tried to join"),
+                        None => (),
+                    }
                 }
+                Ok(())
+            };
+            let outcome = welcome();
+            // Those who still talk are not waited for. Ranks that joined have said all they had to.
+            for stream in &streams {
+                let _ = stream.shutdown(Shutdown::Both);
             }
-            Ok(())
+            outcome
         })?;
         let missing = missing();
         if !missing.is_empty() {
@@ -216,19 +237,24 @@ fn limit(stream: &UnixStream, silence: Duration) -> io::Result<()> {
     stream.set_write_timeout(Some(silence))
 }
 
-/// Joins as `rank` (not 0) of the `ranks` of this host what the leader has offered.
+/// Joins as `rank` (not 0) of the `ranks` of this host what the leader has offered. `stop` is asked
+/// all the time; if it says so, this ends with [`ShmError::Stopped`].
 pub(crate) fn attach(
     offer: &Offer,
     ranks: usize,
     rank: usize,
     deadline: Instant,
+    stop: &mut dyn FnMut() -> bool,
 ) -> Result<Segment, ShmError> {
     let start = Instant::now();
     loop {
+        if stop() {
+            return Err(ShmError::Stopped);
+        }
         let left = deadline.saturating_duration_since(Instant::now());
         let attempt = fdpass::connect(&offer.socket())
             .map_err(Attempt::Again)
-            .and_then(|stream| join(offer, ranks, rank, &stream, left.min(SILENCE)));
+            .and_then(|stream| join(offer, ranks, rank, &stream, left.min(SILENCE), stop));
         match attempt {
             Ok(segment) => return Ok(segment),
             Err(Attempt::Final(error)) => return Err(error),
@@ -259,14 +285,37 @@ impl From<ShmError> for Attempt {
     }
 }
 
+/// Until the leader says something. What it says comes in one piece.
+fn await_answer(
+    stream: &UnixStream,
+    silence: Duration,
+    stop: &mut dyn FnMut() -> bool,
+) -> Result<(), Attempt> {
+    let until = Instant::now() + silence;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if socket::wait(stream, false, left.min(RETRY))? {
+            return Ok(());
+        }
+        if stop() {
+            return Err(ShmError::Stopped.into());
+        }
+        if left.is_zero() {
+            return Err(io::Error::from(io::ErrorKind::TimedOut).into());
+        }
+    }
+}
+
 fn join(
     offer: &Offer,
     ranks: usize,
     rank: usize,
     stream: &UnixStream,
     silence: Duration,
+    stop: &mut dyn FnMut() -> bool,
 ) -> Result<Segment, Attempt> {
     limit(stream, silence)?;
+    await_answer(stream, silence, stop)?;
     let mut theirs = [0; NONCE];
     (&*stream).read_exact(&mut theirs)?;
     let mut hello = [0; HELLO];
@@ -279,6 +328,7 @@ fn join(
     hello[HELLO - MAC..].copy_from_slice(&mac);
     (&*stream).write_all(&hello)?;
 
+    await_answer(stream, silence, stop)?;
     let mut grant = [0; GRANT];
     let descriptors = fdpass::receive(stream, &mut grant)?;
     let (signed, mac) = grant.split_at(GRANT - MAC);

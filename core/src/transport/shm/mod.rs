@@ -90,6 +90,9 @@ pub(crate) enum ShmError {
         /// The limit.
         most: usize,
     },
+    /// The caller did not want it any more.
+    #[error("shared memory: setting it up was stopped")]
+    Stopped,
 }
 
 impl ShmError {

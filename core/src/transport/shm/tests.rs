@@ -25,8 +25,8 @@ fn settings(ranks: usize) -> Settings {
 
 fn enter(offer: &Offer, ranks: usize, rank: usize) -> Result<Segment, ShmError> {
     match rank {
-        0 => ShmHost::create(&settings(ranks), offer.clone())?.serve(deadline()),
-        _ => attach(offer, ranks, rank, deadline()),
+        0 => ShmHost::create(&settings(ranks), offer.clone())?.serve(deadline(), &mut || false),
+        _ => attach(offer, ranks, rank, deadline(), &mut || false),
     }
 }
 
@@ -256,13 +256,39 @@ fn joining_fails_in_time_and_says_who_is_missing() {
     let soon = || Instant::now() + Duration::from_millis(300);
     let member = std::thread::spawn({
         let offer = offer.clone();
-        move || attach(&offer, 3, 2, deadline()).map(|segment| segment.rank())
+        move || attach(&offer, 3, 2, deadline(), &mut || false).map(|segment| segment.rank())
     });
-    let error = host.serve(soon()).unwrap_err();
+    let error = host.serve(soon(), &mut || false).unwrap_err();
     assert!(matches!(&error, ShmError::Missing { missing, .. } if *missing == [1]), "{error}");
     assert_eq!(member.join().unwrap().unwrap(), 2);
-    let error = attach(&offer, 3, 1, soon()).unwrap_err();
+    let error = attach(&offer, 3, 1, soon(), &mut || false).unwrap_err();
     assert!(matches!(error, ShmError::NoLeader { .. }), "{error}");
+}
+
+#[test]
+fn joining_stops_when_asked_to() {
+    let after = |pause: u64| {
+        let from = Instant::now();
+        move || from.elapsed() > Duration::from_millis(pause)
+    };
+    let ends_soon = |what: &str, act: &mut dyn FnMut() -> Result<Segment, ShmError>| {
+        let from = Instant::now();
+        let error = act().expect_err(what);
+        assert!(matches!(error, ShmError::Stopped), "{what}: {error}");
+        // Well below the silence that a connection may keep.
+        assert!(from.elapsed() < Duration::from_secs(1), "{what} took {:?}", from.elapsed());
+    };
+    let offer = Offer::new().unwrap();
+    ends_soon("without a leader", &mut || attach(&offer, 2, 1, deadline(), &mut after(50)));
+    let mut host = Some(ShmHost::create(&settings(2), offer.clone()).unwrap());
+    // The system takes the connection, and nobody answers.
+    ends_soon("with a silent leader", &mut || attach(&offer, 2, 1, deadline(), &mut after(50)));
+    let name = format!("{offer:?}").split('"').nth(1).unwrap().to_owned();
+    let silent = crate::sys::fdpass::connect(&name).unwrap();
+    ends_soon("with a silent member", &mut || {
+        host.take().unwrap().serve(deadline(), &mut after(50))
+    });
+    drop(silent);
 }
 
 #[test]
@@ -278,13 +304,14 @@ fn strangers_and_wrong_secrets_do_not_hold_up_the_ranks() {
     let wrong: Offer = serde_json::from_value(wrong).unwrap();
     std::thread::scope(|scope| {
         let wrong = &wrong;
-        let intruder =
-            scope.spawn(move || attach(wrong, 2, 1, Instant::now() + Duration::from_millis(200)));
+        let intruder = scope.spawn(move || {
+            attach(wrong, 2, 1, Instant::now() + Duration::from_millis(200), &mut || false)
+        });
         let member = scope.spawn(|| {
             std::thread::sleep(Duration::from_millis(300));
-            attach(&offer, 2, 1, deadline()).unwrap()
+            attach(&offer, 2, 1, deadline(), &mut || false).unwrap()
         });
-        let leader = host.serve(deadline()).unwrap();
+        let leader = host.serve(deadline(), &mut || false).unwrap();
         assert_eq!((leader.rank(), member.join().unwrap().rank()), (0, 1));
         assert!(intruder.join().unwrap().is_err());
     });
@@ -295,8 +322,8 @@ fn strangers_and_wrong_secrets_do_not_hold_up_the_ranks() {
 fn another_number_of_ranks_is_named() {
     let offer = Offer::new().unwrap();
     let host = ShmHost::create(&settings(3), offer.clone()).unwrap();
-    let member = std::thread::spawn(move || attach(&offer, 4, 1, deadline()));
-    let _ = host.serve(Instant::now() + Duration::from_millis(300));
+    let member = std::thread::spawn(move || attach(&offer, 4, 1, deadline(), &mut || false));
+    let _ = host.serve(Instant::now() + Duration::from_millis(300), &mut || false);
     let error = member.join().unwrap().unwrap_err();
     assert!(matches!(error, ShmError::Differs { theirs: 3, ours: 4, .. }), "{error}");
 }
