@@ -40,6 +40,7 @@ mod _lycaon {
 
     #[pymodule_init]
     fn init_module(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        lycaon_cli::log_to_stderr();
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

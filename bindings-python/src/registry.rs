@@ -1,17 +1,24 @@
 //! The groups that are open, so that they can be closed in order when the interpreter exits.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
 
 use lycaon::Group;
 use pyo3::prelude::*;
 
-static OPEN: Mutex<Registry> = Mutex::new(Registry { next: 0, groups: BTreeMap::new() });
+static OPEN: Mutex<BTreeMap<u64, Entry>> = Mutex::new(BTreeMap::new());
 
-struct Registry {
-    next: u64,
-    groups: BTreeMap<u64, Entry>,
-}
+/// The number of the next group.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// The process that used the registry first; 0 before that.
+static FIRST: AtomicU32 = AtomicU32::new(0);
+
+/// How often, and at what distance, a forked child tries to lock.
+const TRIES: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(1);
 
 struct Entry {
     group: Group,
@@ -19,23 +26,40 @@ struct Entry {
     owner: u32,
 }
 
-fn lock() -> MutexGuard<'static, Registry> {
-    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+/// `None` in a forked child if a thread of its parent held the lock at the fork. That thread is not
+/// in the child, so the lock stays held there; in the child alone it is held for microseconds.
+fn lock() -> Option<MutexGuard<'static, BTreeMap<u64, Entry>>> {
+    let this = std::process::id();
+    let first = match FIRST.compare_exchange(0, this, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => this,
+        Err(first) => first,
+    };
+    if first == this {
+        return Some(OPEN.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+    for _ in 0..TRIES {
+        match OPEN.try_lock() {
+            Ok(open) => return Some(open),
+            Err(TryLockError::Poisoned(open)) => return Some(open.into_inner()),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+        }
+    }
+    None
 }
 
-/// Notes a new group. Its number takes it out again.
+/// Notes a new group. Its number takes it out again. A child that cannot note it does without:
+/// the group then closes when it is dropped, not at exit.
 pub(crate) fn add(group: &Group) -> u64 {
-    let mut open = lock();
-    let number = open.next;
-    open.next += 1;
-    let entry = Entry { group: group.clone(), owner: std::process::id() };
-    open.groups.insert(number, entry);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    if let Some(mut open) = lock() {
+        open.insert(number, Entry { group: group.clone(), owner: std::process::id() });
+    }
     number
 }
 
 /// Forgets a group; the caller drops the handle without the GIL.
 pub(crate) fn remove(number: u64) -> Option<Group> {
-    lock().groups.remove(&number).map(|entry| entry.group)
+    lock()?.remove(&number).map(|entry| entry.group)
 }
 
 /// Closes all groups, the youngest first: sub-groups before what they are part of. The interpreter
@@ -45,7 +69,7 @@ pub(crate) fn remove(number: u64) -> Option<Group> {
 pub(crate) fn close_all(py: Python<'_>) {
     // Operations in the background give their buffers back with the GIL.
     py.detach(|| {
-        while let Some((_, entry)) = { lock().groups.pop_last() } {
+        while let Some((_, entry)) = { lock().and_then(|mut open| open.pop_last()) } {
             if entry.owner == std::process::id() {
                 entry.group.close();
             } else {

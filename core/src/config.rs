@@ -35,6 +35,9 @@
 //! allocations. If a part of a set is there and the rest is missing, that is an error too: a
 //! process never computes alone by accident. `LYCAON_RENDEZVOUS` and all other `LYCAON_`
 //! variables add to or replace what another launcher gives.
+//!
+//! `LYCAON_LOG` is no part of the configuration: it says how much the program `lycaon` and the
+//! Python module log to stderr (see [`trace`](crate::trace)).
 
 use std::fmt;
 use std::net::IpAddr;

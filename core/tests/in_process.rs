@@ -90,6 +90,73 @@ fn messages_splits_and_background_work() {
 }
 
 #[test]
+fn counts_in_the_background_are_those_of_the_blocking_forms() {
+    for arena in [true, false] {
+        each(3, &options(arena, None), |group| {
+            let rank = group.rank();
+            let counts = [2usize, 0, 5];
+            let mine = |length: usize| -> Vec<i32> {
+                (0..length).map(|at| (at * 10 + rank * 1000) as i32 + 1).collect()
+            };
+            let done = |work: lycaon::Result<lycaon::Work<Vec<i32>>>| {
+                work.expect("starts").wait().expect("nothing fails")
+            };
+
+            let mut expected = vec![0; 7];
+            group.all_gather_v(&mine(counts[rank]), &mut expected, &counts).expect("nothing fails");
+            assert_eq!(expected, [1, 11, 2001, 2011, 2021, 2031, 2041]);
+            assert_eq!(done(group.all_gather_v_async(mine(counts[rank]), &counts)), expected);
+
+            let mut expected = vec![0; counts[rank]];
+            group
+                .reduce_scatter_v(&mine(7), &mut expected, &counts, Op::Sum)
+                .expect("nothing fails");
+            assert_eq!(done(group.reduce_scatter_v_async(mine(7), &counts, Op::Sum)), expected);
+            let first = [Some(3003), None, Some(3063)][rank];
+            assert_eq!(expected.first().copied(), first);
+
+            // Only the root has counts; the others get their own input back.
+            let at_root = (rank == 2).then_some(&counts[..]);
+            let mut expected = vec![0; 7];
+            group
+                .gather_v(&mine(counts[rank]), at_root.map(|counts| (&mut expected[..], counts)), 2)
+                .expect("nothing fails");
+            let expected = if rank == 2 { expected } else { mine(counts[rank]) };
+            assert_eq!(done(group.gather_v_async(mine(counts[rank]), at_root, 2)), expected);
+
+            let whole = mine(7);
+            let mut expected = vec![0; counts[rank]];
+            group
+                .scatter_v(at_root.map(|counts| (&whole[..], counts)), &mut expected, 2)
+                .expect("nothing fails");
+            let input = at_root.map(|counts| (whole.clone(), counts));
+            assert_eq!(done(group.scatter_v_async(input, counts[rank], 2)), expected);
+            assert_eq!(expected.first().copied(), [Some(2001), None, Some(2021)][rank]);
+
+            // Rank r sends r + i elements to rank i.
+            let counts: Vec<usize> = (rank..rank + 3).collect();
+            let input = mine(counts.iter().sum());
+            let mut expected = vec![0; input.len()];
+            group.all_to_all_v(&input, &counts, &mut expected, &counts).expect("nothing fails");
+            assert_eq!(done(group.all_to_all_v_async(input, &counts, &counts)), expected);
+            let last = if rank == 0 { 2011 } else { 2001 + 10 * [1, 4, 8][rank] };
+            assert_eq!(expected.last().copied(), Some(last));
+
+            // Wrong calls are errors of the caller alone, and nothing has been allocated for them.
+            let error = |result: lycaon::Result<lycaon::Work<Vec<i32>>>| {
+                result.map(|_| ()).expect_err("a wrong call").to_string()
+            };
+            error(group.all_gather_v_async(mine(2), &[2, usize::MAX, 5]));
+            error(group.reduce_scatter_v_async(mine(2), &[2, 0], Op::Sum));
+            error(group.reduce_scatter_v_async(mine(2), &[usize::MAX / 16; 3], Op::Sum));
+            let (no_counts, counts) = (None, Some(&[2usize, 0, 5][..]));
+            error(group.gather_v_async(mine(2), if rank == 2 { no_counts } else { counts }, 2));
+            group.barrier().expect("the group goes on");
+        });
+    }
+}
+
+#[test]
 fn a_mismatch_is_an_error_on_both_sides() {
     for arena in [true, false] {
         let results = each(2, &options(arena, None), |group| {

@@ -10,6 +10,7 @@ mod bench;
 mod cli;
 mod demo;
 mod job;
+mod log;
 mod ranks;
 mod sys;
 mod version;
@@ -18,6 +19,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Parser;
+
+pub use log::log_to_stderr;
 
 /// How this program is started once more.
 ///
@@ -50,12 +53,13 @@ impl Restart {
 }
 
 /// Runs `lycaon` with `args`, the first of which is the program's name, and returns the code to
-/// exit with.
+/// exit with. The library's log goes to stderr, as [`log_to_stderr`] says.
 ///
 /// While `lycaon launch` runs, handlers for SIGINT, SIGTERM, SIGHUP, SIGTSTP and SIGCONT are
 /// installed, and a thread may be left behind that waits for input; the caller is expected to
 /// exit soon.
 pub fn main(args: impl IntoIterator<Item = OsString>, restart: &Restart) -> u8 {
+    log_to_stderr();
     let args: Vec<OsString> = args.into_iter().collect();
     let cli = match cli::Cli::try_parse_from(&args) {
         Ok(cli) => cli,

@@ -4,12 +4,13 @@ use std::any::Any;
 
 use crate::call::{Operation, Signature};
 use crate::dtype::{DType, Element, Op};
-use crate::error::Result;
+use crate::error::{ArgumentError, Result};
 use crate::sys::buf::{Lent, Parcel};
 use crate::work::Work;
 
 use super::core::Message;
-use super::ops::whole;
+use super::ops::{whole, wide};
+use super::request::RequestCounts;
 use super::worker::{self, Collective};
 use super::{Group, Request};
 
@@ -64,11 +65,41 @@ impl Group {
         self.start_typed(Request::new(Operation::AllGather, T::DTYPE), Some(input), Some(output))
     }
 
+    /// Asynchronous [`all_gather_v`](Group::all_gather_v); the result is as long as all `counts`
+    /// together.
+    pub fn all_gather_v_async<T: Element>(
+        &self,
+        input: Vec<T>,
+        counts: &[usize],
+    ) -> Result<Work<Vec<T>>> {
+        let request =
+            Request::new(Operation::AllGather, T::DTYPE).counts(RequestCounts::All(wide(counts)));
+        let output = vec![T::default(); total::<T>(counts)?];
+        self.start_typed(request, Some(input), Some(output))
+    }
+
     /// Asynchronous [`reduce_scatter`](Group::reduce_scatter); the result is this rank's block.
     pub fn reduce_scatter_async<T: Element>(&self, input: Vec<T>, op: Op) -> Result<Work<Vec<T>>> {
         let output = vec![T::default(); input.len() / self.size()];
         let request = Request::new(Operation::ReduceScatter, T::DTYPE).op(op);
         self.start_typed(request, Some(input), Some(output))
+    }
+
+    /// Asynchronous [`reduce_scatter_v`](Group::reduce_scatter_v); the result is this rank's part
+    /// of `counts[rank]` elements.
+    pub fn reduce_scatter_v_async<T: Element>(
+        &self,
+        input: Vec<T>,
+        counts: &[usize],
+        op: Op,
+    ) -> Result<Work<Vec<T>>> {
+        let request = Request::new(Operation::ReduceScatter, T::DTYPE)
+            .op(op)
+            .counts(RequestCounts::All(wide(counts)));
+        // why: counts that do not fit the input must be an error, not an allocation; a list that
+        // is too short is found by the check.
+        let count = counts.get(self.rank()).map_or(0, |count| (*count).min(input.len()));
+        self.start_typed(request, Some(input), Some(vec![T::default(); count]))
     }
 
     /// Asynchronous [`broadcast`](Group::broadcast).
@@ -97,6 +128,22 @@ impl Group {
         self.start_typed(Request::new(Operation::Gather, T::DTYPE).root(root), Some(input), output)
     }
 
+    /// Asynchronous [`gather_v`](Group::gather_v), where only the root gives the counts; the root
+    /// gets all inputs, the others their own.
+    pub fn gather_v_async<T: Element>(
+        &self,
+        input: Vec<T>,
+        counts: Option<&[usize]>,
+        root: usize,
+    ) -> Result<Work<Vec<T>>> {
+        self.at_root(root, counts.is_some(), "counts")?;
+        let request = Request::new(Operation::Gather, T::DTYPE)
+            .root(root)
+            .counts(RequestCounts::AtRoot(counts.map_or_else(Vec::new, wide)));
+        let output = counts.map(total::<T>).transpose()?.map(|all| vec![T::default(); all]);
+        self.start_typed(request, Some(input), output)
+    }
+
     /// Asynchronous [`scatter`](Group::scatter) of the `input` that only the root gives; the result
     /// is this rank's block of `count` elements.
     pub fn scatter_async<T: Element>(
@@ -109,10 +156,41 @@ impl Group {
         self.start_typed(Request::new(Operation::Scatter, T::DTYPE).root(root), input, Some(output))
     }
 
+    /// Asynchronous [`scatter_v`](Group::scatter_v) of the input and counts that only the root
+    /// gives; the result is this rank's part of `count` elements.
+    pub fn scatter_v_async<T: Element>(
+        &self,
+        input: Option<(Vec<T>, &[usize])>,
+        count: usize,
+        root: usize,
+    ) -> Result<Work<Vec<T>>> {
+        self.at_root(root, input.is_some(), "input and counts")?;
+        let counts = input.as_ref().map_or_else(Vec::new, |(_, counts)| wide(counts));
+        let request = Request::new(Operation::Scatter, T::DTYPE)
+            .root(root)
+            .counts(RequestCounts::AtRoot(counts));
+        let output = vec![T::default(); count];
+        self.start_typed(request, input.map(|(input, _)| input), Some(output))
+    }
+
     /// Asynchronous [`all_to_all`](Group::all_to_all).
     pub fn all_to_all_async<T: Element>(&self, input: Vec<T>) -> Result<Work<Vec<T>>> {
         let output = vec![T::default(); input.len()];
         self.start_typed(Request::new(Operation::AllToAll, T::DTYPE), Some(input), Some(output))
+    }
+
+    /// Asynchronous [`all_to_all_v`](Group::all_to_all_v); the result is as long as all
+    /// `recv_counts` together.
+    pub fn all_to_all_v_async<T: Element>(
+        &self,
+        input: Vec<T>,
+        send_counts: &[usize],
+        recv_counts: &[usize],
+    ) -> Result<Work<Vec<T>>> {
+        let request = Request::new(Operation::AllToAll, T::DTYPE)
+            .counts(RequestCounts::Exchange { send: wide(send_counts), recv: wide(recv_counts) });
+        let output = vec![T::default(); total::<T>(recv_counts)?];
+        self.start_typed(request, Some(input), Some(output))
     }
 
     /// Asynchronous [`scan`](Group::scan).
@@ -183,7 +261,7 @@ impl Group {
         whole("data", input.unwrap_or(0), dtype)?;
         whole("into", output.unwrap_or(0), dtype)?;
         if to.is_none() && from.is_none() {
-            return Err(crate::error::ArgumentError::MissingBuffer {
+            return Err(ArgumentError::MissingBuffer {
                 rank: self.rank(),
                 what: "a destination or a source",
             }
@@ -196,6 +274,16 @@ impl Group {
         let completion = self.worker().submit_message(worker::Message { prepared, dtype });
         Ok(Work::new(self.clone(), completion, lent, |parcel| parcel, signature))
     }
+}
+
+/// The sum of counts, as the length of a vector.
+fn total<T: Element>(counts: &[usize]) -> Result<usize, ArgumentError> {
+    let most = isize::MAX as usize / size_of::<T>();
+    counts
+        .iter()
+        .try_fold(0usize, |sum, count| sum.checked_add(*count))
+        .filter(|sum| *sum <= most)
+        .ok_or(ArgumentError::TooLarge { what: "output" })
 }
 
 /// The vector that went in as output, or as input if there was no output.

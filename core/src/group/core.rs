@@ -523,9 +523,9 @@ impl GroupCore {
             Ok(()) => self.recorder.end(ticket, None),
             Err(error) => {
                 self.recorder.end(ticket, Some(error));
-                if tracing::enabled!(tracing::Level::ERROR) {
+                if tracing::enabled!(tracing::Level::DEBUG) {
                     for record in self.recorder.records() {
-                        tracing::error!(rank = self.rank, group = self.id, "recorder: {record}");
+                        tracing::debug!(rank = self.rank, group = self.id, "recorder: {record}");
                     }
                 }
             }

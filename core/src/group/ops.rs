@@ -10,7 +10,7 @@ use crate::sys::buf::{Buffers, as_bytes, as_bytes_mut};
 use super::core::Message;
 use super::{Group, Request, RequestCounts};
 
-fn wide(counts: &[usize]) -> Vec<u64> {
+pub(super) fn wide(counts: &[usize]) -> Vec<u64> {
     counts.iter().map(|count| *count as u64).collect()
 }
 
@@ -238,7 +238,12 @@ impl Group {
         self.run(&Request::new(Operation::Barrier, DType::U8), None, None)
     }
 
-    fn at_root(&self, root: usize, given: bool, what: &'static str) -> Result<(), ArgumentError> {
+    pub(super) fn at_root(
+        &self,
+        root: usize,
+        given: bool,
+        what: &'static str,
+    ) -> Result<(), ArgumentError> {
         match (self.rank() == root, given) {
             (true, false) => Err(ArgumentError::MissingBuffer { rank: root, what }),
             (false, true) if root < self.size() => {
