@@ -425,7 +425,9 @@ impl GroupCore {
                 match stop {
                     Stop::Failed(cause) => {
                         self.health.poison(Arc::clone(&cause));
-                        return self.error(signature, elapsed, peer_in_group, link, cause);
+                        let error = self.error(signature, elapsed, peer_in_group, link, cause);
+                        tracing::error!(rank = self.rank, group = self.id, %error, "operation failed");
+                        return error;
                     }
                     Stop::Departed(peer) => Cause::RankLeft { rank: self.members[peer] },
                     Stop::Ended(rank) => {
