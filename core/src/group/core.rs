@@ -424,6 +424,8 @@ impl GroupCore {
                 wait(peer);
                 match stop {
                     Stop::Failed(cause) => {
+                        // A rank that is gone is one that this operation would have to wait for.
+                        wait(peer.or_else(|| self.gone(&cause)));
                         self.health.poison(Arc::clone(&cause));
                         let error = self.error(signature, elapsed, peer_in_group, link, cause);
                         tracing::error!(rank = self.rank, group = self.id, %error, "operation failed");
@@ -472,6 +474,12 @@ impl GroupCore {
             elapsed,
             cause,
         })
+    }
+
+    /// The rank of this group that a cause says is gone.
+    fn gone(&self, cause: &Cause) -> Option<usize> {
+        let (Cause::RankDied { rank, .. } | Cause::RankLeft { rank }) = cause else { return None };
+        self.members.iter().position(|member| member == rank)
     }
 
     fn link_kind(&self, peer: usize) -> Option<LinkKind> {
