@@ -14,7 +14,8 @@ class ArgumentError(Error, ValueError):
     """The call makes no sense. Nothing was sent, and the group goes on.
 
     ``kind`` says in which way; where they apply there are ``what``, ``expected``, ``actual``,
-    ``rank``, ``size``, ``count``, ``bytes``, ``dtype``, ``op`` and ``name``.
+    ``rank``, ``size``, ``count``, ``bytes``, ``dtype``, ``op``, ``name``, ``operation``, ``takes``
+    and ``given``.
     """
 
     what: str
@@ -27,6 +28,9 @@ class ArgumentError(Error, ValueError):
     dtype: str
     op: str
     name: str
+    operation: str
+    takes: str
+    given: str
 
 
 class ConfigError(Error, ValueError):

@@ -428,7 +428,7 @@ impl GroupCore {
                         wait(peer.or_else(|| self.gone(&cause)));
                         self.health.poison(Arc::clone(&cause));
                         let error = self.error(signature, elapsed, peer_in_group, link, cause);
-                        tracing::error!(rank = self.rank, group = self.id, %error, "operation failed");
+                        tracing::info!(rank = self.rank, group = self.id, %error, "operation failed");
                         return error;
                     }
                     Stop::Departed(peer) => Cause::RankLeft { rank: self.members[peer] },
@@ -454,7 +454,7 @@ impl GroupCore {
         // Something earlier on the list may concern the group as well: all ranks take the first.
         let cause = self.health.failure().unwrap_or_else(|| self.health.poison(verdict));
         let error = self.error(signature, elapsed, peer_in_group, link, cause);
-        tracing::error!(rank = self.rank, group = self.id, %error, "operation failed");
+        tracing::info!(rank = self.rank, group = self.id, %error, "operation failed");
         error
     }
 

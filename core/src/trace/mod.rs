@@ -1,8 +1,8 @@
 //! What has happened: the flight recorder and counters that can be read from any thread.
 //!
-//! The library also logs with the `tracing` crate, under targets that begin with `lycaon`: failed
-//! operations (where the failure was found) and dropped strangers as errors and warnings, the
-//! flight recorder of a group whose operation has failed at debug level. It installs no subscriber:
+//! The library also logs with the `tracing` crate, under targets that begin with `lycaon`: dropped
+//! strangers and the like as warnings, failed operations (which the caller gets as errors) at info
+//! level, the flight recorder of a group whose operation has failed at debug level. It installs no subscriber:
 //! a Rust program brings its own, and without one nothing is written. The program `lycaon` and the
 //! Python module write to stderr, as much as `LYCAON_LOG` says (`off`, `error`, `warn`, `info`,
 //! `debug`; `warn` if it is not set).
