@@ -1,6 +1,7 @@
 """Starting: dialects of the environment, Config, the side channel, the first group, the command."""
 
 import os
+import random
 import socket
 import subprocess
 import sys
@@ -19,9 +20,20 @@ print(group.rank(), group.size())
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that is free together with the next one.
+
+    It lies below the ports that systems hand out to outgoing connections: one of those could take
+    it between this look and its use.
+    """
+    for port in random.sample(range(12000, 30000, 2), 100):
+        with socket.socket() as probe, socket.socket() as next_one:
+            try:
+                probe.bind(("127.0.0.1", port))
+                next_one.bind(("127.0.0.1", port + 1))
+            except OSError:
+                continue
+            return port
+    raise RuntimeError("no two free ports among a hundred pairs")
 
 
 def test_torchrun_variables(job):
