@@ -34,7 +34,7 @@ pub(super) struct Introduction {
     pub rank: u32,
     pub size: u32,
     pub nonce: [u8; 32],
-    pub library: String,
+    pub release: String,
     pub job: String,
     /// Where the process is, for messages: host name and process id.
     pub process: String,
@@ -55,7 +55,7 @@ impl Introduction {
             rank: config.rank() as u32,
             size: config.size() as u32,
             nonce: random(),
-            library: env!("CARGO_PKG_VERSION").to_owned(),
+            release: env!("CARGO_PKG_VERSION").to_owned(),
             job: config.job().to_owned(),
             process: process_name(),
             settings,
@@ -69,7 +69,7 @@ impl Introduction {
         out.extend_from_slice(&self.rank.to_le_bytes());
         out.extend_from_slice(&self.size.to_le_bytes());
         out.extend_from_slice(&self.nonce);
-        for text in [&self.library, &self.job, &self.process, &self.settings] {
+        for text in [&self.release, &self.job, &self.process, &self.settings] {
             super::wire::put_bytes(&mut out, text.as_bytes());
         }
         let length = (out.len() - HEAD) as u16;
@@ -103,7 +103,7 @@ impl Introduction {
             rank: reader.u32()?,
             size: reader.u32()?,
             nonce: reader.array()?,
-            library: reader.text()?,
+            release: reader.text()?,
             job: reader.text()?,
             process: reader.text()?,
             settings: reader.text()?,
@@ -126,7 +126,7 @@ impl Introduction {
                 second_value: second,
             })
         };
-        differ("lycaon", self.library.clone(), worker.library.clone())
+        differ("lycaon", self.release.clone(), worker.release.clone())
             .or_else(|| {
                 differ("protocol version", self.protocol.to_string(), worker.protocol.to_string())
             })
@@ -269,7 +269,7 @@ mod tests {
             rank,
             size: 3,
             nonce: [rank as u8; 32],
-            library: "0.1.0".to_owned(),
+            release: "0.1.0".to_owned(),
             job: "test".to_owned(),
             process: "host a, process 7".to_owned(),
             settings: "rails=1\nstaging=65536".to_owned(),
@@ -331,7 +331,7 @@ mod tests {
             zero.disagreement(&worker).expect("they differ").to_string()
         };
         assert_eq!(
-            text(|worker| worker.library = "0.2.0".to_owned()),
+            text(|worker| worker.release = "0.2.0".to_owned()),
             "rank 0 has lycaon 0.1.0, rank 2 has 0.2.0; they must be equal"
         );
         assert_eq!(

@@ -134,7 +134,7 @@ fn versions_that_differ_fail_on_both_sides() {
     type Change = fn(&mut Introduction);
     let cases: [(Change, String); 2] = [
         (
-            |own| own.library = "9.9.9".to_owned(),
+            |own| own.release = "9.9.9".to_owned(),
             format!("rank 0 has lycaon {}, rank 1 has 9.9.9", env!("CARGO_PKG_VERSION")),
         ),
         (|own| own.protocol = 77, "rank 0 has protocol version 1, rank 1 has 77".to_owned()),
