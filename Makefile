@@ -9,6 +9,14 @@ LYCAON   := target/release/lycaon
 MSRV     := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 DENY     := 0.20.2
 
+.DEFAULT_GOAL := help
+
+# Each face and each transport that needs more than cargo has a file of its own there, which adds
+# its tests to TESTS and its part of `make check` to CHECKS.
+TESTS  :=
+CHECKS :=
+include $(wildcard tools/make/*.mk)
+
 .PHONY: help demo test check fmt clippy doc deny msrv stubs build python python-test rust-test \
 	examples bench bench-peers miri clean
 
@@ -32,7 +40,7 @@ demo:
 
 # --- check -----------------------------------------------------------------------------------
 
-check: fmt clippy doc deny msrv stubs
+check: fmt clippy doc deny msrv stubs $(CHECKS)
 
 fmt:
 	$(CARGO) fmt --all --check
@@ -60,7 +68,7 @@ stubs: $(VENV)/.installed
 
 # --- test ------------------------------------------------------------------------------------
 
-test: check rust-test python-test examples
+test: check rust-test python-test $(TESTS) examples
 	@echo 'all tests passed'
 
 rust-test: build

@@ -26,6 +26,12 @@ pub(crate) fn die_with_parent(command: &mut Command) {
     let _ = command;
 }
 
+/// The process group of this process; 0 where its leader is outside of this PID namespace.
+pub(crate) fn process_group() -> i32 {
+    // SAFETY: the call takes nothing and cannot fail.
+    unsafe { libc::getpgrp() }
+}
+
 /// Whether `signal` was set to be ignored, as `nohup` and shells do for background jobs.
 pub(crate) fn is_ignored(signal: i32) -> bool {
     let mut current = std::mem::MaybeUninit::<libc::sigaction>::zeroed();

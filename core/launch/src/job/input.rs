@@ -165,7 +165,8 @@ fn await_foreground() {
     let input = io::stdin();
     // why: a terminal that is not ours to control does not stop anybody.
     let foreground = || {
-        rustix::termios::tcgetpgrp(&input).map_or(true, |group| group == rustix::process::getpgrp())
+        rustix::termios::tcgetpgrp(&input)
+            .map_or(true, |group| group.as_raw_nonzero().get() == crate::sys::process_group())
     };
     while input.is_terminal() && !foreground() {
         std::thread::sleep(FOREGROUND_CHECK);
