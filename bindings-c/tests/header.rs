@@ -5,25 +5,7 @@ use std::path::Path;
 fn generated() -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(root.join("cbindgen.toml")).expect("cbindgen.toml");
-    // In the order in which a reader wants them.
-    let modules = [
-        "lib",
-        "status",
-        "types",
-        "error",
-        "guard",
-        "config",
-        "group",
-        "reductions",
-        "exchanges",
-        "messages",
-        "work",
-        "trace",
-    ];
-    let builder =
-        modules.iter().fold(cbindgen::Builder::new().with_config(config), |builder, module| {
-            builder.with_src(root.join(format!("src/{module}.rs")))
-        });
+    let builder = cbindgen::Builder::new().with_config(config).with_src(root.join("src/lib.rs"));
     let mut text = Vec::new();
     builder.generate().expect("a header").write(&mut text);
     let text = String::from_utf8(text).expect("UTF-8");
