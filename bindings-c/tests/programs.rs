@@ -63,11 +63,16 @@ impl Built {
 
     /// Compiles a program of `tests/c`.
     fn compile(&self, compiler: Compiler, source: &str) -> PathBuf {
+        self.compile_with(compiler, source, &[])
+    }
+
+    fn compile_with(&self, compiler: Compiler, source: &str, more: &[&str]) -> PathBuf {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let program = self.folder.path().join(format!("{source}-{}", compiler.program));
         let done = Command::new(compiler.program)
             .args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"])
             .args(compiler.language)
+            .args(more)
             .arg(root.join("tests/c").join(format!("{source}.c")))
             .args(["-x", "none", "-I"])
             .arg(root.join("include"))
@@ -213,6 +218,37 @@ fn a_killed_rank_is_named_in_the_error_of_the_others() {
             let output = process.finish();
             expect(&output, "rank_died dead_rank=1 ");
         }
+    }
+}
+
+#[test]
+fn sanitizers_find_nothing() {
+    let built = Built::new();
+    let compiler = compilers()[0];
+    let flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+    for (source, argument) in [("errors", ""), ("threads", "3")] {
+        let program = built.compile_with(compiler, source, &flags);
+        let mut command = built.command(&program);
+        command.arg(argument);
+        let process = Process(Some(command.spawn().expect("it starts")));
+        expect(&process.finish(), &format!("{source}: ok"));
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn valgrind_finds_nothing() {
+    let built = Built::new();
+    for (source, argument) in [("errors", ""), ("threads", "3")] {
+        let program = built.compile(compilers()[0], source);
+        let mut command = built.command(Path::new("valgrind"));
+        command
+            .args(["--quiet", "--error-exitcode=9", "--leak-check=full"])
+            .arg("--show-leak-kinds=definite,indirect,possible")
+            .arg(&program)
+            .arg(argument);
+        let process = Process(Some(command.spawn().expect("valgrind is there: make c-tools")));
+        expect(&process.finish(), &format!("{source}: ok"));
     }
 }
 
