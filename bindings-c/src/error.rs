@@ -6,7 +6,9 @@ use std::ptr;
 use std::time::Duration;
 
 use lycaon::Signature;
-use lycaon::error::{ArgumentError, Cause, ConfigError, Error, OperationError, StartError};
+use lycaon::error::{
+    ArgumentError, Cause, ConfigError, Error, ErrorKind, OperationError, StartError,
+};
 
 use crate::guard::guard;
 use crate::status::{lycaon_family, lycaon_status};
@@ -138,6 +140,13 @@ pub(crate) fn keep(failure: &Failure) {
     let kept = Kept::new(failure);
     // During the end of a thread there is no last error any more.
     let _ = LAST.try_with(|last| last.replace(Some(kept)));
+}
+
+/// Makes an error of this kind with made-up fields the last one of this thread, for tests of
+/// translations.
+#[doc(hidden)]
+pub fn keep_sample(kind: ErrorKind) {
+    keep(&kind.sample().into());
 }
 
 /// A text for C. A NUL inside, which no message has, would end it early; it becomes a space.

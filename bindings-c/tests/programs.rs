@@ -1,156 +1,12 @@
 //! The programs in `tests/c`, compiled as C11 and as C++17 by the compilers that are there (a C and
 //! a C++ compiler have to be), against the shared library.
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+mod common;
 
-/// However long a program may take; it is ended then.
-const LIMIT: Duration = Duration::from_secs(120);
+use std::process::Command;
+use std::time::Duration;
 
-/// A folder with the library under the names that linkers and loaders look for.
-struct Built {
-    folder: tempfile::TempDir,
-}
-
-/// One way to compile.
-#[derive(Clone, Copy, Debug)]
-struct Compiler {
-    program: &'static str,
-    language: &'static [&'static str],
-}
-
-const COMPILERS: &[Compiler] = &[
-    Compiler { program: "gcc", language: &["-std=c11", "-x", "c"] },
-    Compiler { program: "clang", language: &["-std=c11", "-x", "c"] },
-    Compiler { program: "g++", language: &["-std=c++17", "-x", "c++"] },
-    Compiler { program: "clang++", language: &["-std=c++17", "-x", "c++"] },
-];
-
-/// Those that are installed: `make test` installs clang, and gcc has to be there.
-fn compilers() -> Vec<Compiler> {
-    let there = |compiler: &&Compiler| {
-        let asked = Command::new(compiler.program).arg("--version").output();
-        asked.is_ok_and(|answer| answer.status.success())
-    };
-    let found: Vec<Compiler> = COMPILERS.iter().filter(there).copied().collect();
-    for needed in ["gcc", "g++"] {
-        assert!(
-            found.iter().any(|compiler| compiler.program == needed),
-            "{needed} is missing: install build-essential"
-        );
-    }
-    found
-}
-
-fn library() -> PathBuf {
-    let test = std::env::current_exe().expect("this test has a path");
-    let folder = test.parent().expect("it is in a folder");
-    let file =
-        folder.join(if cfg!(target_os = "macos") { "liblycaon_c.dylib" } else { "liblycaon_c.so" });
-    assert!(file.exists(), "{} is missing: cargo builds it with this test", file.display());
-    file
-}
-
-impl Built {
-    fn new() -> Built {
-        let folder = tempfile::tempdir().expect("a folder");
-        for name in ["liblycaon.so", "liblycaon.so.1"] {
-            std::os::unix::fs::symlink(library(), folder.path().join(name)).expect("a link");
-        }
-        Built { folder }
-    }
-
-    /// Compiles a program of `tests/c`.
-    fn compile(&self, compiler: Compiler, source: &str) -> PathBuf {
-        self.compile_with(compiler, source, &[])
-    }
-
-    fn compile_with(&self, compiler: Compiler, source: &str, more: &[&str]) -> PathBuf {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let program = self.folder.path().join(format!("{source}-{}", compiler.program));
-        let done = Command::new(compiler.program)
-            .args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"])
-            .args(compiler.language)
-            .args(more)
-            .arg(root.join("tests/c").join(format!("{source}.c")))
-            .args(["-x", "none", "-I"])
-            .arg(root.join("include"))
-            .arg("-L")
-            .arg(self.folder.path())
-            .args(["-llycaon", "-ldl", "-o"])
-            .arg(&program)
-            .output()
-            .expect("the compiler starts");
-        let said = String::from_utf8_lossy(&done.stderr);
-        assert!(done.status.success(), "{compiler:?} {source}: {said}");
-        program
-    }
-
-    fn command(&self, program: &Path) -> Command {
-        let mut command = Command::new(program);
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("LYCAON_") {
-                command.env_remove(name);
-            }
-        }
-        command.env("LD_LIBRARY_PATH", self.folder.path());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    }
-
-    /// The ranks of a group of processes.
-    fn ranks(&self, program: &Path, size: usize, what: &str, links: &str) -> Vec<Process> {
-        let meeting = self.folder.path().join(format!("meet-{what}-{links}-{size}"));
-        (0..size)
-            .map(|rank| {
-                let mut command = self.command(program);
-                command
-                    .arg(what)
-                    .env("LYCAON_RANK", rank.to_string())
-                    .env("LYCAON_SIZE", size.to_string())
-                    .env("LYCAON_LINKS", links)
-                    .env("LYCAON_RENDEZVOUS", format!("file:{}", meeting.display()));
-                Process(Some(command.spawn().expect("the program starts")))
-            })
-            .collect()
-    }
-}
-
-/// A process that does not outlive the test.
-struct Process(Option<Child>);
-
-impl Process {
-    fn finish(mut self) -> Output {
-        let mut child = self.0.take().expect("it is finished once");
-        let start = Instant::now();
-        while child.try_wait().expect("a child").is_none() {
-            if start.elapsed() > LIMIT {
-                child.kill().expect("it is ours");
-                let output = child.wait_with_output().expect("it has ended");
-                panic!("it did not end within {LIMIT:?}: {output:?}");
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        child.wait_with_output().expect("it has ended")
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-fn expect(output: &Output, text: &str) {
-    let (out, err) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && out.contains(text), "{:?}\n{out}\n{err}", output.status);
-    assert_eq!(err, "");
-}
+use common::{Built, Process, compilers, expect, library};
 
 #[test]
 fn the_header_alone_and_twice() {
@@ -241,14 +97,7 @@ fn valgrind_finds_nothing() {
     let built = Built::new();
     for (source, argument) in [("errors", ""), ("threads", "3")] {
         let program = built.compile(compilers()[0], source);
-        let mut command = built.command(Path::new("valgrind"));
-        command
-            .args(["--quiet", "--error-exitcode=9", "--leak-check=full"])
-            .arg("--show-leak-kinds=definite,indirect,possible")
-            .arg(&program)
-            .arg(argument);
-        let process = Process(Some(command.spawn().expect("valgrind is there: make c-tools")));
-        expect(&process.finish(), &format!("{source}: ok"));
+        built.run_watched(&program, &[argument], &format!("{source}: ok"));
     }
 }
 

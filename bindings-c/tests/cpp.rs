@@ -1,0 +1,128 @@
+//! The programs in `tests/cpp`, compiled as C++17 and C++20 against the headers and the library.
+
+mod common;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use common::{Built, Process, cpp_compilers, expect};
+
+const HEADERS: &[&str] = &[
+    "lycaon/config.hpp",
+    "lycaon/error.hpp",
+    "lycaon/group.hpp",
+    "lycaon/lycaon.hpp",
+    "lycaon/trace.hpp",
+    "lycaon/types.hpp",
+    "lycaon/work.hpp",
+];
+
+#[test]
+fn each_header_alone_and_twice() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("include/lycaon");
+    let there = std::fs::read_dir(folder).expect("the headers").filter(|entry| {
+        let path = entry.as_ref().expect("an entry").path();
+        path.extension().is_some_and(|extension| extension == "hpp")
+    });
+    assert_eq!(there.count(), HEADERS.len(), "this list has all headers");
+    let built = Built::new();
+    for compiler in cpp_compilers() {
+        for header in HEADERS {
+            let define = format!("-DHEADER=<{header}>");
+            built.compile_file(compiler, "cpp/headers.cpp", &[&define, "-Wconversion", "-Wshadow"]);
+        }
+    }
+}
+
+#[test]
+fn every_operation_of_every_type_on_threads() {
+    let built = Built::new();
+    for compiler in cpp_compilers() {
+        let program = built.compile_file(compiler, "cpp/operations.cpp", &[]);
+        built.run(&program, &["threads", "4"], "operations: ok");
+    }
+}
+
+#[test]
+fn every_operation_of_every_type_on_processes() {
+    let built = Built::new();
+    let program = built.compile_file(cpp_compilers()[0], "cpp/operations.cpp", &[]);
+    for (size, links) in [(1, "shm,tcp"), (2, "tcp"), (3, "shm")] {
+        let ranks = built.ranks(&program, size, "environment", links);
+        for (rank, process) in ranks.into_iter().enumerate() {
+            expect(&process.finish(), &format!("rank {rank} of {size}: ok"));
+        }
+    }
+}
+
+/// The launcher, built as this test is.
+fn launcher() -> std::path::PathBuf {
+    let test = std::env::current_exe().expect("this test has a path");
+    let profile = test.parent().and_then(Path::parent).expect("target/profile/deps");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--package", "lycaon-cli", "--bin", "lycaon", "--target-dir"]);
+    cargo.arg(profile.parent().expect("target/profile"));
+    if profile.ends_with("release") {
+        cargo.arg("--release");
+    }
+    cargo.current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null());
+    assert!(cargo.status().expect("cargo starts").success(), "the launcher is not built");
+    profile.join("lycaon")
+}
+
+#[test]
+fn c_and_cpp_under_the_launcher() {
+    let built = Built::new();
+    let compiler = cpp_compilers()[0];
+    let cpp = built.compile_file(compiler, "cpp/operations.cpp", &[]);
+    let c = built.compile(common::compilers()[0], "rank");
+    let launcher = launcher();
+    for (program, argument, size) in [(&cpp, "environment", 2), (&c, "all", 4)] {
+        let mut command = built.command(&launcher);
+        command.args(["launch", "-n", &size.to_string(), "--"]).arg(program).arg(argument);
+        let output = Process(Some(command.spawn().expect("it starts"))).finish();
+        for rank in 0..size {
+            expect(&output, &format!("rank {rank} of {size}: ok"));
+        }
+    }
+}
+
+#[test]
+fn errors_are_exceptions_with_their_fields() {
+    let built = Built::new();
+    for compiler in cpp_compilers() {
+        let program = built.compile_file(compiler, "cpp/errors.cpp", &[]);
+        built.run(&program, &[], "errors: ok");
+    }
+}
+
+#[test]
+fn half_types_convert_exactly() {
+    let built = Built::new();
+    for compiler in cpp_compilers() {
+        let program = built.compile_file(compiler, "cpp/types.cpp", &["-O2"]);
+        built.run(&program, &[], "types: ok");
+    }
+}
+
+#[test]
+fn sanitizers_find_nothing() {
+    let built = Built::new();
+    let flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+    let compiler = cpp_compilers()[0];
+    let program = built.compile_file(compiler, "cpp/operations.cpp", &flags);
+    built.run(&program, &["threads", "3"], "operations: ok");
+    let program = built.compile_file(compiler, "cpp/errors.cpp", &flags);
+    built.run(&program, &[], "errors: ok");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn valgrind_finds_nothing() {
+    let built = Built::new();
+    let compiler = cpp_compilers()[0];
+    let program = built.compile_file(compiler, "cpp/operations.cpp", &[]);
+    built.run_watched(&program, &["threads", "2"], "operations: ok");
+    let program = built.compile_file(compiler, "cpp/errors.cpp", &[]);
+    built.run_watched(&program, &[], "errors: ok");
+}

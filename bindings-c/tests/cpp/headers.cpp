@@ -1,0 +1,5 @@
+// A header alone, and twice. HEADER says which.
+#include HEADER
+#include HEADER
+
+int main() {}
