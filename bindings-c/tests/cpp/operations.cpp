@@ -241,7 +241,7 @@ void counts_by_rank(const Group& group) {
         CHECK(at == received.size());
     }
     THROWS(lycaon::errors::Counts,
-           group.all_gather_v(std::vector<int>(1), no_counts, std::vector<int>(counts.size() + 1)));
+           group.all_gather_v(std::vector<int>(1), std::vector<int>(), std::vector<int>(counts.size() + 1)));
 }
 
 template <class T>
