@@ -67,13 +67,24 @@ impl Built {
     }
 
     fn compile_with(&self, compiler: Compiler, source: &str, more: &[&str]) -> PathBuf {
+        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c");
+        self.compile_file(compiler, &tests.join(format!("{source}.c")), source, more)
+    }
+
+    fn compile_file(
+        &self,
+        compiler: Compiler,
+        file: &Path,
+        source: &str,
+        more: &[&str],
+    ) -> PathBuf {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let program = self.folder.path().join(format!("{source}-{}", compiler.program));
         let done = Command::new(compiler.program)
             .args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"])
             .args(compiler.language)
             .args(more)
-            .arg(root.join("tests/c").join(format!("{source}.c")))
+            .arg(file)
             .args(["-x", "none", "-I"])
             .arg(root.join("include"))
             .arg("-L")
@@ -202,6 +213,22 @@ fn every_operation_on_processes() {
         let ranks = built.ranks(&program, size, "all", links);
         for (rank, process) in ranks.into_iter().enumerate() {
             expect(&process.finish(), &format!("rank {rank} of {size}: ok"));
+        }
+    }
+}
+
+#[test]
+fn the_example_of_the_documentation_runs() {
+    let text = include_str!("../../docs/c-abi.md");
+    let (_, after) = text.split_once("```c\n").expect("an example");
+    let (example, _) = after.split_once("```").expect("it ends");
+    let built = Built::new();
+    let file = built.folder.path().join("example.c");
+    std::fs::write(&file, example).expect("it can be written");
+    for compiler in compilers() {
+        let program = built.compile_file(compiler, &file, "example", &[]);
+        for process in built.ranks(&program, 2, compiler.program, "shm") {
+            expect(&process.finish(), "");
         }
     }
 }

@@ -856,7 +856,7 @@ enum lycaon_status lycaon_config_set_rank(struct lycaon_config *config, int32_t 
 enum lycaon_status lycaon_config_set_size(struct lycaon_config *config, int32_t size);
 
 /**
- * Sets where the ranks meet: "host:port" or "[v6]:port" where rank 0 listens, or "file:/path" on a
+ * Sets where the ranks meet: `host:port` or `[v6]:port` where rank 0 listens, or `file:/path` on a
  * disk that all ranks see.
  *
  * Requires:
