@@ -6,7 +6,6 @@ that first group. The names of ``mx.distributed`` work too.
 """
 
 import atexit as _atexit
-import typing as _typing
 
 from lycaon import _lycaon
 from lycaon._errors import (
@@ -85,7 +84,8 @@ from lycaon._functions import (
 )
 from lycaon._lycaon import Config, Group, Link, Progress, Record, Work, __version__
 
-if _typing.TYPE_CHECKING:
+TYPE_CHECKING = False  # as in `typing`, whose import would take as long as all of this
+if TYPE_CHECKING:
     from lycaon.cluster import Cluster, ClusterError, RankError, run
 
 __all__ = [
@@ -175,17 +175,18 @@ __all__ = [
 # Before the interpreter goes: operations in the background hold its objects.
 _atexit.register(_lycaon._close_all)
 
+if not TYPE_CHECKING:
 
-def __getattr__(name: str) -> _typing.Any:
-    # Ranks for notebooks: what they need is imported when they are used.
-    if name in ("Cluster", "ClusterError", "RankError", "run"):
-        from lycaon import cluster
+    def __getattr__(name):
+        # Ranks for notebooks: what they need is imported when they are used.
+        if name in ("Cluster", "ClusterError", "RankError", "run"):
+            from lycaon import cluster
 
-        return getattr(cluster, name)
-    raise AttributeError(f"module 'lycaon' has no attribute {name!r}")
+            return getattr(cluster, name)
+        raise AttributeError(f"module 'lycaon' has no attribute {name!r}")
 
 
-def load_ipython_extension(ipython: _typing.Any) -> None:
+def load_ipython_extension(ipython: object) -> None:
     """``%load_ext lycaon`` adds ``%%lycaon``, which runs a cell on the ranks of a cluster."""
     from lycaon.cluster import _magic
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import builtins
 import linecache
 import os
 import secrets
@@ -293,7 +292,7 @@ class Cluster:
                     pause = min(pause, max(0.0, until - time.monotonic()))
                 try:
                     call._future.exception(timeout=pause)
-                except (TimeoutError, builtins.TimeoutError):
+                except TimeoutError:
                     bar.update()
 
     def _stop(self, call: Call[Any]) -> None:
@@ -536,7 +535,7 @@ def packed_call(function: object, arguments: object, named_arguments: object) ->
     try:
         return pack((function, arguments, named_arguments))
     except Exception as error:
-        if "cloudpickle" not in sys.modules:
+        if sys.modules.get("cloudpickle") is None:
             hint = "functions of a notebook or script travel by cloudpickle: pip install cloudpickle"
             raise ClusterError(f"{hint} ({error})") from error
         raise ClusterError(f"this cannot be sent to the ranks: {error}") from error

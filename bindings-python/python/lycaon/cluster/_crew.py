@@ -167,8 +167,14 @@ def listen(sink: weakref.ref[Sink], process: Process) -> None:
         if not text:
             outputs.pop(output)
             os.close(output)
-        elif (to := sink()) is not None:
-            to.on_text(rank, "stdout" if output == out else "stderr", text)
+        else:
+            tell("on_text", rank, "stdout" if output == out else "stderr", text)
+
+    def tell(what: str, *arguments: Any) -> None:
+        # Held only meanwhile: a cluster that nobody else holds shall close.
+        to = sink()
+        if to is not None:
+            getattr(to, what)(*arguments)
 
     (out, _err) = list(outputs)
     alive = True
@@ -182,15 +188,14 @@ def listen(sink: weakref.ref[Sink], process: Process) -> None:
         drain()  # what was printed before the message comes before it
         if message is None:
             alive = False
-        elif (to := sink()) is not None:
-            to.on_message(rank, *message)
+        else:
+            tell("on_message", rank, *message)
     # Its end of the channel is gone, and so, or soon, is the process.
     process.ended.wait(timeout=5)
     drain()
     for output in outputs:
         os.close(output)
     channel.close()
-    if (to := sink()) is not None:
-        to.on_end(rank, process.code)
+    tell("on_end", rank, process.code)
 
 

@@ -179,8 +179,9 @@ def run_in(
     """Calls a function that has travelled. Global names that did not come with it are those of
     the rank, and what it assigns to global names stays there."""
     globals_ = getattr(function, "__globals__", None)
-    if globals_ is None or getattr(function, "__module__", None) != "__main__":
-        return function(*arguments, **named)
+    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    if globals_ is None or (module is not None and vars(module) is globals_):
+        return function(*arguments, **named)  # it is one of an imported module
     for name, value in namespace.items():
         if not name.startswith("__"):
             globals_.setdefault(name, value)

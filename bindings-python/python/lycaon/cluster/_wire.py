@@ -6,10 +6,14 @@ is pickled, with large buffers (arrays) beside the pickle instead of copied into
 
 from __future__ import annotations
 
+import io
 import pickle
 import socket
 import struct
 import threading
+import types
+from collections import ChainMap
+from collections.abc import Callable
 from typing import Any
 
 Fields = dict[str, Any]
@@ -73,21 +77,40 @@ class Channel:
 def pack(value: object) -> Fields:
     """A value as fields of a message. Functions need cloudpickle, unless they can be imported."""
     beside: list[pickle.PickleBuffer] = []
-    try:
-        import cloudpickle
-    except ImportError:
-        data = pickle.dumps(value, protocol=5, buffer_callback=beside.append)
-    else:
-        data = cloudpickle.dumps(value, protocol=5, buffer_callback=beside.append)
-    # Memory that is not contiguous cannot lie beside the pickle.
+    data = dumps(value, beside.append)
     try:
         for buffer in beside:
             buffer.raw()
-    except BufferError:
+    except BufferError:  # memory that is not contiguous cannot lie beside the pickle
         beside = []
-        data = pickle.dumps(value, protocol=5)
+        data = dumps(value, None)
     return {"payload": data, "beside": beside}
 
 
 def unpack(fields: Fields) -> Any:
     return pickle.loads(fields["payload"], buffers=fields["beside"])
+
+
+def dumps(value: object, beside: Callable[[pickle.PickleBuffer], Any] | None) -> bytes:
+    try:
+        import cloudpickle
+    except ImportError:
+        return pickle.dumps(value, protocol=5, buffer_callback=beside)
+
+    plain = cloudpickle.Pickler.dispatch_table
+    reduce_code = plain.get(types.CodeType)
+
+    def reduce_with_place(code: types.CodeType) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return with_place, (code.co_filename, *reduce_code(code))
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        # cloudpickle forgets where code was written, and tracebacks could not show its lines.
+        dispatch_table = ChainMap({types.CodeType: reduce_with_place}, plain)
+
+    into = io.BytesIO()
+    (Pickler if reduce_code else cloudpickle.Pickler)(into, 5, beside).dump(value)
+    return into.getvalue()
+
+
+def with_place(place: str, make: Callable[..., types.CodeType], arguments: Any) -> types.CodeType:
+    return make(*arguments).replace(co_filename=place)
