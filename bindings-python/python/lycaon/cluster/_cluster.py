@@ -487,7 +487,7 @@ class Cluster:
             )
             self._group = _functions.init(config)
             # `lycaon.init()` and the functions without `group` mean it, as on the other ranks.
-            _functions._first = self._group
+            vars(_functions)["_first"] = self._group
         for call in calls:
             call.result(self._start_timeout + PATIENCE)
 

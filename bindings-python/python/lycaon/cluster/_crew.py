@@ -62,7 +62,7 @@ class Crew:
         with theirs:
             self._guardian = subprocess.Popen(
                 [sys.executable, "-I", "-S", str(HERE / "_guard.py")],
-                stdin=theirs,
+                stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,
             )
@@ -179,8 +179,8 @@ def listen(sink: weakref.ref[Sink], process: Process) -> None:
     (out, _err) = list(outputs)
     alive = True
     while alive:
-        ready = select.select([channel, *outputs], [], [], None)[0]
-        if channel not in ready:
+        ready = select.select([channel.fileno(), *outputs], [], [], None)[0]
+        if channel.fileno() not in ready:
             for output in ready:
                 read(output)
             continue

@@ -77,7 +77,10 @@ class Guardian:
                     pass
                 self.reap()
             if self.owner in ready:
-                data, descriptors, _, _ = socket.recv_fds(self.owner, 65536, 3)
+                try:
+                    data, descriptors, _, _ = socket.recv_fds(self.owner, 65536, 3)
+                except ConnectionError:  # the owner went with answers unread
+                    return
                 if not data:
                     return
                 handed += descriptors

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any
-
-from IPython.core.error import UsageError
-from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
+from typing import TYPE_CHECKING, Any
 
 from lycaon.cluster._cluster import Cluster, latest
+
+if TYPE_CHECKING:
+    # What IPython says of its types differs from version to version.
+    Magics: Any
+    UsageError: Any
+    cell_magic: Any
+    line_magic: Any
+    magics_class: Any
+else:
+    from IPython.core.error import UsageError
+    from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 
 USAGE = """\
 %%lycaon [--ranks 0,2] [--timeout SECONDS]   run the cell on the ranks

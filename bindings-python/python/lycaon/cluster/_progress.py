@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import time
 from collections.abc import Callable
@@ -54,9 +55,8 @@ class Bar:
             return
         text = {"text/plain": "\n".join(lines)}
         if self._handle is None:
-            from IPython.display import DisplayHandle
-
-            self._handle = DisplayHandle()
+            display: Any = importlib.import_module("IPython.display")
+            self._handle = display.DisplayHandle()
             self._handle.display(text, raw=True)
         else:
             self._handle.update(text, raw=True)

@@ -108,7 +108,7 @@ class Rank:
     def do_form(self, fields: Fields) -> Fields:
         """Joins a new group, in place of one that has failed."""
         _lycaon._close_all()
-        _functions._first = None  # also if it had failed before it was closed
+        vars(_functions)["_first"] = None  # also if it had failed before it was closed
         os.environ.update(fields["environment"])
         self.group = _functions.init()
         self.namespace.update(

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from IPython.core.displayhook import DisplayHook
-from IPython.core.displaypub import DisplayPublisher
-from IPython.core.interactiveshell import InteractiveShell
 from traitlets import Type
 from traitlets.config import Config
 
+if TYPE_CHECKING:
+    # What IPython says of its types differs from version to version.
+    DisplayHook: Any
+    DisplayPublisher: Any
+    InteractiveShell: Any
+else:
+    from IPython.core.displayhook import DisplayHook
+    from IPython.core.displaypub import DisplayPublisher
+    from IPython.core.interactiveshell import InteractiveShell
 
-class RankHook(DisplayHook):
+
+class RankHook(DisplayHook):  # type: ignore[misc]
     """The value of a cell's last expression."""
 
     def start_displayhook(self) -> None: ...
@@ -25,7 +32,7 @@ class RankHook(DisplayHook):
         self.shell.send(format_dict, md_dict or {})
 
 
-class RankPublisher(DisplayPublisher):
+class RankPublisher(DisplayPublisher):  # type: ignore[misc]
     """``display(…)`` and plots."""
 
     def publish(self, data: Any, metadata: Any = None, **how: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from typing import TypeVar
 
 _T = TypeVar("_T")
@@ -16,7 +16,7 @@ def track(over: Iterable[_T], label: str = "") -> Iterator[_T]:
     ``for batch in lycaon.cluster.track(batches, "training"): …``. Elsewhere it only iterates.
     """
     global _now
-    total = len(over) if hasattr(over, "__len__") else None
+    total = len(over) if isinstance(over, Sized) else None
     for done, item in enumerate(over):
         _now = (label, done, total)
         yield item

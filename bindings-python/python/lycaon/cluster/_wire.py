@@ -6,6 +6,7 @@ is pickled, with large buffers (arrays) beside the pickle instead of copied into
 
 from __future__ import annotations
 
+import importlib
 import io
 import pickle
 import socket
@@ -93,7 +94,7 @@ def unpack(fields: Fields) -> Any:
 
 def dumps(value: object, beside: Callable[[pickle.PickleBuffer], Any] | None) -> bytes:
     try:
-        import cloudpickle
+        cloudpickle: Any = importlib.import_module("cloudpickle")
     except ImportError:
         return pickle.dumps(value, protocol=5, buffer_callback=beside)
 
