@@ -213,6 +213,16 @@ def test_calls_in_the_background(shared):
     assert shared.run(lambda: lycaon.init().all_reduce(1).item()) == [3, 3, 3]
 
 
+def test_an_interruption_reaches_a_call_before_its_turn(shared):
+    first = shared.run_async(time.sleep, 1)
+    second = shared.run_async(time.sleep, 60)
+    second.interrupt()
+    with pytest.raises(RankError, match="KeyboardInterrupt"):
+        second.result(10)
+    assert first.result(0) == [None] * 3
+    assert shared.run(lambda: lycaon.init().all_reduce(1).item()) == [3, 3, 3]
+
+
 def test_what_makes_no_sense_is_refused(shared):
     with pytest.raises(ValueError, match="there is no rank 3: the cluster has 3"):
         shared.run(print, ranks=[3])

@@ -91,6 +91,8 @@ class Rank:
         try:
             try:
                 self.running = call
+                if self.interrupting == call:  # it was interrupted while it waited for its turn
+                    raise KeyboardInterrupt
                 for name, lines in fields.get("sources", {}).items():
                     linecache.cache[name] = (sum(map(len, lines)), None, lines, name)
                 reply = action(fields)
