@@ -71,10 +71,25 @@ def launch(lycaon: Path, size: int, command: list[str], limit: int = 120) -> lis
     return answer.stdout.splitlines()
 
 
-def check(lycaon: Path, programs: Path) -> None:
+def compile_c(name: str, library: Path, folder: Path) -> Path:
+    """Builds the C program of an example against the shared library."""
+    program = folder / name
+    header = HERE.parent / "bindings-c" / "include"
+    flags = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-I", str(header)]
+    for link in ("liblycaon.so", "liblycaon.so.1"):
+        if not (folder / link).exists():
+            (folder / link).symlink_to(library)
+    link = ["-L", str(folder), "-llycaon", f"-Wl,-rpath,{folder}", "-o", str(program)]
+    subprocess.run(["cc", *flags, str(HERE / name / f"{name}.c"), *link], check=True)
+    return program
+
+
+def check(lycaon: Path, programs: Path, folder: Path) -> None:
+    library = lycaon.parent / "liblycaon_c.so"
     for name, expected in EXAMPLES.items():
         commands = {
             "Rust": [str(programs / name)],
+            "C": [str(compile_c(name, library, folder))],
             "Python": [sys.executable, str(HERE / name / f"{name}.py")],
         }
         for language, command in commands.items():
@@ -113,7 +128,8 @@ def main() -> None:
     parser.add_argument("--programs", type=Path, help="the folder of the built Rust examples")
     arguments = parser.parse_args()
     lycaon = arguments.lycaon.resolve()
-    check(lycaon, arguments.programs or lycaon.parent / "examples")
+    with tempfile.TemporaryDirectory() as folder:
+        check(lycaon, arguments.programs or lycaon.parent / "examples", Path(folder))
     check_digits(lycaon)
 
 

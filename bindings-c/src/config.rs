@@ -122,7 +122,7 @@ pub unsafe extern "C" fn lycaon_config_set_size(
     unsafe { change(config, |builder| Ok(builder.size(natural(size, "size")?))) }
 }
 
-/// Sets where the ranks meet: "host:port" or "[v6]:port" where rank 0 listens, or "file:/path" on a
+/// Sets where the ranks meet: `host:port` or `[v6]:port` where rank 0 listens, or `file:/path` on a
 /// disk that all ranks see.
 ///
 /// # Safety

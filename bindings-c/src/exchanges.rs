@@ -99,7 +99,7 @@ unsafe fn all_gather_v(
 }
 
 /// As lycaon_all_gather(), with counts that differ by rank: `counts` holds as many as the group has
-/// ranks, the same on every rank. `input` holds counts[rank] elements, `output` the sum of all.
+/// ranks, the same on every rank. `input` holds `counts[rank]` elements, `output` the sum of all.
 ///
 /// # Safety
 /// `group` is a group that has not been freed; the buffers are as long as said, valid during the

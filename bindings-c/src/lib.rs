@@ -1,7 +1,7 @@
 //! The C ABI of lycaon.
 //!
 //! `include/lycaon/lycaon.h` is made from these modules, and `docs/c-abi.md` has the conventions.
-//! Every exported function goes through [`guard::guard`]: no panic reaches C, a failure becomes the
+//! Every exported function goes through `guard::guard`: no panic reaches C, a failure becomes the
 //! last error of its thread, and results are written only on success.
 
 // The names are those of the header.

@@ -160,7 +160,7 @@ unsafe fn reduce_scatter_v(
 }
 
 /// As lycaon_reduce_scatter(), with blocks that differ by rank: `counts` holds as many as the group
-/// has ranks, the same on every rank. `output` holds counts[rank] elements, `input` the sum of all.
+/// has ranks, the same on every rank. `output` holds `counts[rank]` elements, `input` the sum of all.
 ///
 /// # Safety
 /// `group` is a group that has not been freed; the buffers are as long as said, valid during the

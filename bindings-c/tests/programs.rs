@@ -63,6 +63,22 @@ fn every_operation_on_processes() {
 }
 
 #[test]
+fn the_example_of_the_documentation_runs() {
+    let text = include_str!("../../docs/c-abi.md");
+    let (_, after) = text.split_once("```c\n").expect("an example");
+    let (example, _) = after.split_once("```").expect("it ends");
+    let built = Built::new();
+    let file = built.folder.path().join("example.c");
+    std::fs::write(&file, example).expect("it can be written");
+    for compiler in compilers() {
+        let program = built.compile_file(compiler, &file, &[]);
+        for process in built.ranks(&program, 2, compiler.program, "shm") {
+            expect(&process.finish(), "");
+        }
+    }
+}
+
+#[test]
 fn a_killed_rank_is_named_in_the_error_of_the_others() {
     let built = Built::new();
     let program = built.compile(compilers()[0], "rank");

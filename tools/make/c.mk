@@ -1,18 +1,20 @@
 # The C ABI. Its tests are Rust tests that compile C and C++ programs; what they need besides cargo is
 # installed here.
 
-.PHONY: c-tools header header-check test-c
+.PHONY: c-tools header header-check test-c test-install install
 
 CHECKS += header-check
+TESTS += test-install
 
-# gcc, clang and valgrind compile and watch the programs of bindings-c/tests/c.
+# gcc, clang and valgrind compile and watch the programs of bindings-c/tests/c; cmake and pkg-config build
+# against the installed library.
 c-tools:
-	@missing=; for tool in gcc g++ clang valgrind nm readelf; do \
+	@missing=; for tool in gcc g++ clang valgrind nm readelf cmake pkg-config; do \
 		command -v $$tool >/dev/null || missing=yes; \
 	done; \
 	if [ -n "$$missing" ]; then \
 		set -x; apt-get update -q && apt-get install -q -y --no-install-recommends \
-			gcc g++ clang valgrind binutils libc6-dbg; \
+			gcc g++ clang valgrind binutils libc6-dbg cmake make pkg-config; \
 	fi
 
 rust-test: c-tools
@@ -26,3 +28,14 @@ header-check:
 
 test-c: c-tools
 	$(CARGO) test --package lycaon-c
+
+# Library, headers, CMake package and pkg-config file below PREFIX.
+PREFIX ?= /usr/local
+
+install:
+	cmake -S bindings-c -B target/install -DLYCAON_TARGET_DIR=$(abspath target)
+	cmake --build target/install
+	cmake --install target/install --prefix $(PREFIX)
+
+test-install: c-tools build
+	bindings-c/tests/install/run $(LYCAON) target

@@ -856,7 +856,7 @@ enum lycaon_status lycaon_config_set_rank(struct lycaon_config *config, int32_t 
 enum lycaon_status lycaon_config_set_size(struct lycaon_config *config, int32_t size);
 
 /**
- * Sets where the ranks meet: "host:port" or "[v6]:port" where rank 0 listens, or "file:/path" on a
+ * Sets where the ranks meet: `host:port` or `[v6]:port` where rank 0 listens, or `file:/path` on a
  * disk that all ranks see.
  *
  * Requires:
@@ -1068,7 +1068,7 @@ enum lycaon_status lycaon_all_gather_async(const struct lycaon_group *group,
 
 /**
  * As lycaon_all_gather(), with counts that differ by rank: `counts` holds as many as the group has
- * ranks, the same on every rank. `input` holds counts[rank] elements, `output` the sum of all.
+ * ranks, the same on every rank. `input` holds `counts[rank]` elements, `output` the sum of all.
  *
  * Requires:
  * `group` is a group that has not been freed; the buffers are as long as said, valid during the
@@ -1598,7 +1598,7 @@ enum lycaon_status lycaon_reduce_scatter_async(const struct lycaon_group *group,
 
 /**
  * As lycaon_reduce_scatter(), with blocks that differ by rank: `counts` holds as many as the group
- * has ranks, the same on every rank. `output` holds counts[rank] elements, `input` the sum of all.
+ * has ranks, the same on every rank. `output` holds `counts[rank]` elements, `input` the sum of all.
  *
  * Requires:
  * `group` is a group that has not been freed; the buffers are as long as said, valid during the

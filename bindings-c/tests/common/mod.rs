@@ -87,19 +87,27 @@ impl Built {
     }
 
     pub fn compile_with(&self, compiler: Compiler, source: &str, more: &[&str]) -> PathBuf {
-        self.compile_file(compiler, &format!("c/{source}.c"), more)
+        self.compile_file(compiler, format!("c/{source}.c"), more)
     }
 
-    /// Compiles a file of `tests`.
-    pub fn compile_file(&self, compiler: Compiler, file: &str, more: &[&str]) -> PathBuf {
+    /// Compiles a file, of `tests` if its path is relative.
+    pub fn compile_file(
+        &self,
+        compiler: Compiler,
+        file: impl AsRef<Path>,
+        more: &[&str],
+    ) -> PathBuf {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let name = format!("{}-{}", file.replace(['/', '.'], "-"), compiler.program);
+        let file = root.join("tests").join(file);
+        let stem = file.file_stem().expect("a file").to_string_lossy();
+        let language = if file.extension().is_some_and(|c| c == "c") { "c" } else { "cpp" };
+        let name = format!("{stem}-{language}-{}", compiler.program);
         let program = self.folder.path().join(name);
         let done = Command::new(compiler.program)
             .args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"])
             .args(compiler.language)
             .args(more)
-            .arg(root.join("tests").join(file))
+            .arg(&file)
             .args(["-x", "none", "-I"])
             .arg(root.join("include"))
             .arg("-I")
@@ -111,7 +119,7 @@ impl Built {
             .output()
             .expect("the compiler starts");
         let said = String::from_utf8_lossy(&done.stderr);
-        assert!(done.status.success(), "{compiler:?} {file}: {said}");
+        assert!(done.status.success(), "{compiler:?} {}: {said}", file.display());
         program
     }
 
