@@ -61,8 +61,7 @@ public:
     /// What went wrong first, anywhere in the group; empty unless an operation failed.
     const std::string& cause() const noexcept { return data_->cause; }
 
-    /// The fields that only errors of this kind have. The classes of the kinds have them as
-    /// methods.
+    /// The fields that only errors of this kind have. The classes of the kinds have them as methods.
     const std::vector<Field>& fields() const noexcept { return data_->fields; }
 
 protected:
@@ -210,12 +209,14 @@ public:
 class UnknownDtype final : public ArgumentError {
 public:
     using ArgumentError::ArgumentError;
+    std::string name() const { return text("name"); }
 };
 
 /// No operator has this number..
 class UnknownOp final : public ArgumentError {
 public:
     using ArgumentError::ArgumentError;
+    std::string name() const { return text("name"); }
 };
 
 /// A rank that is not in the group..

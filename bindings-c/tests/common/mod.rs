@@ -30,11 +30,9 @@ pub const COMPILERS: &[Compiler] = &[
     Compiler { program: "clang++", language: &["-std=c++17", "-x", "c++"] },
 ];
 
-/// The same for what is C++ only, in both versions of the language.
+/// The same for what is C++ only: each compiler, and each version of the language, once.
 pub const CPP_COMPILERS: &[Compiler] = &[
     Compiler { program: "g++", language: &["-std=c++17", "-Wpedantic"] },
-    Compiler { program: "g++", language: &["-std=c++20", "-Wpedantic"] },
-    Compiler { program: "clang++", language: &["-std=c++17", "-Wpedantic"] },
     Compiler { program: "clang++", language: &["-std=c++20", "-Wpedantic"] },
 ];
 
