@@ -61,7 +61,9 @@ fn the_table_has_the_columns_of_nccl_tests() {
             let number = |at: usize| half[at].parse::<f64>().unwrap();
             assert!(number(0) > 0.0, "{text}");
             let bandwidth = size as f64 / number(0) / 1e3;
-            assert!((number(1) - bandwidth).abs() <= 0.006 + 0.01 * bandwidth, "{text}");
+            // Both are rounded to two places.
+            let rounding = 0.006 + bandwidth * 0.006 / number(0);
+            assert!((number(1) - bandwidth).abs() <= rounding, "{text}");
             assert!((number(2) - number(1)).abs() < 0.011, "two ranks: the factor is 1: {text}");
             assert_eq!(half[3], "0", "{text}");
         }

@@ -53,10 +53,11 @@ pub(crate) struct Patience<'a> {
     fabric: &'a Fabric,
     health: &'a Health,
     timeout: Duration,
-    /// When something last moved.
-    last: Instant,
+    /// When something last moved; the first look at the clock if nothing has. An operation that
+    /// need not wait never looks.
+    last: Option<Instant>,
     /// When it was last looked whether to stop.
-    looked: Instant,
+    looked: Option<Instant>,
     moved: bool,
     /// Since when this wait polls.
     polling_since: Option<Instant>,
@@ -75,18 +76,13 @@ enum Phase {
 }
 
 impl<'a> Patience<'a> {
-    pub(crate) fn new(
-        fabric: &'a Fabric,
-        health: &'a Health,
-        timeout: Duration,
-        began: Instant,
-    ) -> Self {
+    pub(crate) fn new(fabric: &'a Fabric, health: &'a Health, timeout: Duration) -> Self {
         Patience {
             fabric,
             health,
             timeout,
-            last: began,
-            looked: began,
+            last: None,
+            looked: None,
             moved: false,
             polling_since: None,
             yields: 0,
@@ -156,27 +152,31 @@ impl<'a> Patience<'a> {
     /// [`Patience::look`], but at most once in a millisecond.
     pub(crate) fn look_now_and_then(&mut self) -> Result<(), Stop> {
         let now = Instant::now();
-        if now.saturating_duration_since(self.looked) < Duration::from_millis(1) {
+        self.last.get_or_insert(now);
+        let looked = *self.looked.get_or_insert(now);
+        if now.saturating_duration_since(looked) < Duration::from_millis(1) {
             return Ok(());
         }
-        self.looked = now;
+        self.looked = Some(now);
         self.look()
     }
 
     /// When something last moved.
     pub(crate) fn since(&mut self) -> Instant {
+        self.last_movement(Instant::now())
+    }
+
+    fn last_movement(&mut self, now: Instant) -> Instant {
         if std::mem::take(&mut self.moved) {
-            self.last = Instant::now();
+            self.last = Some(now);
         }
-        self.last
+        *self.last.get_or_insert(now)
     }
 
     /// Is there a reason to stop waiting?
     pub(crate) fn look(&mut self) -> Result<(), Stop> {
         let now = Instant::now();
-        if std::mem::take(&mut self.moved) {
-            self.last = now;
-        }
+        let last = self.last_movement(now);
         if let Some(cause) = self.health.failure() {
             return Err(Stop::Failed(cause));
         }
@@ -187,7 +187,7 @@ impl<'a> Patience<'a> {
         {
             return Err(Stop::Ended(*rank));
         }
-        let waited = now.saturating_duration_since(self.last);
+        let waited = now.saturating_duration_since(last);
         if waited >= self.timeout { Err(Stop::Deadline(waited)) } else { Ok(()) }
     }
 }

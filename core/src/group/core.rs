@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::call::{Call, Operation, Signature};
 use crate::collective::arena::{self, ArenaError};
@@ -257,7 +257,7 @@ impl GroupCore {
         let signature = Signature { sequence: number, call: checked.call };
         let algorithm = self.algorithm_for(checked);
         let ticket = self.recorder.begin(signature, None, None, algorithm);
-        let result = match self.await_turn(signature, number, ticket.began()) {
+        let result = match self.await_turn(signature, number, ticket) {
             Ok(()) => self.execute(checked, signature, algorithm, buffers, ticket),
             Err(error) => Err(error),
         };
@@ -265,7 +265,7 @@ impl GroupCore {
         result
     }
 
-    fn await_turn(&self, signature: Signature, number: u64, began: Instant) -> Result<()> {
+    fn await_turn(&self, signature: Signature, number: u64, ticket: Ticket) -> Result<()> {
         if self.turn.is(number) {
             return Ok(());
         }
@@ -273,14 +273,15 @@ impl GroupCore {
             while !self.turn.wait(number, crate::fabric::LOOK) {}
             return Ok(());
         };
-        let mut patience = Patience::new(fabric, &self.health, self.timeout(), began);
+        let mut patience = Patience::new(fabric, &self.health, self.timeout());
         while !self.turn.wait(number, crate::fabric::LOOK) {
             // Operations before this one have deadlines of their own, so the turn comes; what can
             // end the wait early is an interruption, and then everything behind is lost too.
             match patience.look() {
                 Ok(()) | Err(Stop::Deadline(_) | Stop::Failed(_)) => {}
                 Err(stop) => {
-                    let error = self.fail(signature, began, Trouble::Stop { stop, peer: None });
+                    let error =
+                        self.fail(signature, ticket.elapsed(), Trouble::Stop { stop, peer: None });
                     while !self.turn.wait(number, crate::fabric::LOOK) {}
                     return Err(error);
                 }
@@ -311,8 +312,7 @@ impl GroupCore {
         let problem = &checked.problem;
         let result = match (&self.fabric, algorithm) {
             (Some(fabric), Some(algorithm)) => {
-                let mut patience =
-                    Patience::new(fabric, &self.health, self.timeout(), ticket.began());
+                let mut patience = Patience::new(fabric, &self.health, self.timeout());
                 if algorithm == Algorithm::Arena {
                     self.run_arena(problem, &signature, &mut buffers, &mut patience)
                 } else {
@@ -320,7 +320,7 @@ impl GroupCore {
                         .expect("a group with an algorithm has a fabric")
                         .drive(&mut patience)
                 }
-                .map_err(|trouble| self.fail(signature, ticket.began(), trouble))
+                .map_err(|trouble| self.fail(signature, ticket.elapsed(), trouble))
             }
             _ => {
                 alone(problem, &mut buffers);
@@ -368,16 +368,14 @@ impl GroupCore {
         buffers: Buffers<'_>,
     ) -> Result<()> {
         let ticket = self.recorder.begin(signature, None, None, Some(algorithm));
-        let result =
-            self.await_turn(signature, signature.sequence, ticket.began()).and_then(|()| {
-                let fabric = self.fabric.as_ref().expect("a group of several has a fabric");
-                let mut patience =
-                    Patience::new(fabric, &self.health, self.timeout(), ticket.began());
-                self.exec(problem, signature, algorithm, buffers)
-                    .expect("a group of several has a fabric")
-                    .drive(&mut patience)
-                    .map_err(|trouble| self.fail(signature, ticket.began(), trouble))
-            });
+        let result = self.await_turn(signature, signature.sequence, ticket).and_then(|()| {
+            let fabric = self.fabric.as_ref().expect("a group of several has a fabric");
+            let mut patience = Patience::new(fabric, &self.health, self.timeout());
+            self.exec(problem, signature, algorithm, buffers)
+                .expect("a group of several has a fabric")
+                .drive(&mut patience)
+                .map_err(|trouble| self.fail(signature, ticket.elapsed(), trouble))
+        });
         self.record_end(ticket, &result);
         result
     }
@@ -405,8 +403,7 @@ impl GroupCore {
     }
 
     /// Turns trouble into the error of an operation and poisons the group.
-    pub(crate) fn fail(&self, signature: Signature, began: Instant, trouble: Trouble) -> Error {
-        let elapsed = began.elapsed();
+    pub(crate) fn fail(&self, signature: Signature, elapsed: Duration, trouble: Trouble) -> Error {
         let me = self.members[self.rank];
         let mut peer_in_group = None;
         let mut link = None;
@@ -614,11 +611,11 @@ impl GroupCore {
         let fabric = self.fabric.as_ref().expect("messages need another rank, so a fabric");
         let ticket =
             self.recorder.begin(prepared.signature, Some(prepared.peer), Some(prepared.tag), None);
-        let mut patience = Patience::new(fabric, &self.health, self.timeout(), ticket.began());
+        let mut patience = Patience::new(fabric, &self.health, self.timeout());
         let result = prepared
             .exec
             .drive(&mut patience)
-            .map_err(|trouble| self.fail(prepared.signature, ticket.began(), trouble));
+            .map_err(|trouble| self.fail(prepared.signature, ticket.elapsed(), trouble));
         if dtype == DType::Bool {
             reduce::normalise_bool(prepared.exec.output_mut());
         }

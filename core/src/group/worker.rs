@@ -395,7 +395,7 @@ impl<'a> Messages<'a> {
             exec: prepared.exec,
             signature: prepared.signature,
             ticket,
-            patience: Patience::new(fabric, &core.health, core.timeout(), ticket.began()),
+            patience: Patience::new(fabric, &core.health, core.timeout()),
             completion: job.completion,
             dtype,
         });
@@ -415,7 +415,7 @@ impl<'a> Messages<'a> {
             Ok(State::Done) => None,
             Err(trouble) => {
                 let active = self.active.swap_remove(index);
-                let error = self.core.fail(active.signature, active.ticket.began(), trouble);
+                let error = self.core.fail(active.signature, active.ticket.elapsed(), trouble);
                 self.deliver(active, Err(error));
                 return Step::Ended;
             }
@@ -432,7 +432,7 @@ impl<'a> Messages<'a> {
             None => Ok(()),
             Some(stop) => {
                 let trouble = Trouble::Stop { stop, peer };
-                Err(self.core.fail(active.signature, active.ticket.began(), trouble))
+                Err(self.core.fail(active.signature, active.ticket.elapsed(), trouble))
             }
         };
         self.deliver(active, result);

@@ -3,6 +3,7 @@
 
 pub(crate) mod board;
 pub(crate) mod buf;
+pub(crate) mod clock;
 pub(crate) mod doorbell;
 pub(crate) mod fdpass;
 pub(crate) mod fork;

@@ -17,6 +17,9 @@ use crate::transport::{Envelope, Event, Lane, LinkCounters, Loss, PostId};
 const READS: usize = 8;
 /// Reads per stream once the link is known to be broken: more than any socket buffer holds.
 const LAST_READS: usize = 4096;
+/// Eager messages from this size on are not written at once but with the next progress, together
+/// with what was posted in the meantime: on sockets a write costs as much as copying such a message.
+const GATHERED: usize = 4096;
 
 /// One peer.
 #[derive(Debug)]
@@ -97,7 +100,11 @@ impl<S: Stream> Peer<S> {
             state.credit.take(subject.len);
             state.recent.push_back((index, (signature, false)));
             let header = Frame::Eager(subject).encode();
-            let written = self.rails[0].write_now(&header, data.bytes(), &mut self.counters);
+            // What follows at once, like the next piece of the same collective, shares a write.
+            let written = match data.len() {
+                GATHERED.. => 0,
+                _ => self.rails[0].write_now(&header, data.bytes(), &mut self.counters),
+            };
             if written == HEADER + data.len() {
                 self.counters.messages_sent += 1;
                 shared.events.push(Event::Sent(id));
