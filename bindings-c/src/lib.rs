@@ -33,7 +33,7 @@ pub const LYCAON_ABI_VERSION: u32 = 1;
 /// The version of this interface that the library has: LYCAON_ABI_VERSION of its own header.
 #[unsafe(no_mangle)]
 pub extern "C" fn lycaon_abi_version() -> u32 {
-    LYCAON_ABI_VERSION
+    guard(|| Ok(LYCAON_ABI_VERSION))
 }
 
 /// The version of the library, for example "0.1.0".
@@ -44,13 +44,13 @@ pub extern "C" fn lycaon_version() -> *const c_char {
             Ok(version) => version,
             Err(_) => panic!("a version has no NUL inside"),
         };
-    VERSION.as_ptr()
+    guard(|| Ok(VERSION.as_ptr()))
 }
 
 /// The version of the protocol between ranks; all ranks of a group have the same.
 #[unsafe(no_mangle)]
 pub extern "C" fn lycaon_protocol_version() -> u32 {
-    lycaon::PROTOCOL_VERSION
+    guard(|| Ok(lycaon::PROTOCOL_VERSION))
 }
 
 /// Bytes of an element; 0 if `dtype` is none.
@@ -62,5 +62,8 @@ pub extern "C" fn lycaon_dtype_size(number: dtype_number) -> usize {
 /// The name of a status, for example "rank_died"; "unknown" if this version has no such number.
 #[unsafe(no_mangle)]
 pub extern "C" fn lycaon_status_name(number: u32) -> *const c_char {
-    status::lycaon_status::from_number(number).map_or(c"unknown", |status| status.name()).as_ptr()
+    guard(|| {
+        let status = status::lycaon_status::from_number(number);
+        Ok(status.map_or(c"unknown", |status| status.name()).as_ptr())
+    })
 }

@@ -1,7 +1,7 @@
 //! What users pass in and what they get back.
 
 use lycaon::DType;
-use pyo3::exceptions::{PyImportError, PyTypeError};
+use pyo3::exceptions::{PyModuleNotFoundError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -194,7 +194,8 @@ fn numpy(py: Python<'_>) -> PyResult<Option<&'static Numpy>> {
     let found = NUMPY.get_or_try_init(py, || {
         let numpy = match py.import("numpy") {
             Ok(numpy) => numpy,
-            Err(error) if error.is_instance_of::<PyImportError>(py) => return Ok(None),
+            // Another failure, like an interruption, may not happen the next time.
+            Err(error) if error.is_instance_of::<PyModuleNotFoundError>(py) => return Ok(None),
             Err(error) => return Err(error),
         };
         let get = |name: &str| numpy.getattr(name).map(Bound::unbind);

@@ -135,7 +135,8 @@ impl Group {
     /// Whether this process closed it, or is a forked child of the one that made it.
     fn _is_closed(&self) -> bool {
         let ended = |cause: &Cause| matches!(cause, Cause::Closed | Cause::Forked { .. });
-        self.core().failure().is_some_and(|cause| ended(&cause))
+        // A group that failed first and was closed then keeps its first cause.
+        self.core().is_closed() || self.core().failure().is_some_and(|cause| ended(&cause))
     }
 
     fn __enter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {

@@ -203,3 +203,17 @@ fn closing_ends_what_runs_in_the_background_at_once() {
         drop(other);
     }
 }
+
+#[test]
+fn a_group_that_failed_first_is_closed_too() {
+    let [first, second]: [lycaon::Group; 2] =
+        lycaon::in_process(2, &InProcess::default()).unwrap().try_into().unwrap();
+    first.set_timeout(Duration::from_millis(50));
+    let error = first.recv(&mut [0u8], 1, 0).unwrap_err();
+    assert_eq!(error.kind(), lycaon::error::ErrorKind::Deadline);
+    assert!(!first.is_closed());
+    first.close();
+    assert!(first.is_closed() && !second.is_closed());
+    // The first cause stays.
+    assert!(matches!(*first.failure().unwrap(), lycaon::error::Cause::Deadline { .. }));
+}

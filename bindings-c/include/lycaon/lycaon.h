@@ -5,14 +5,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#if defined(__GNUC__) || defined(__clang__)
-/** Warns where the result of a call is not looked at. */
-#define LYCAON_CHECKED __attribute__((warn_unused_result))
-#else
-#define LYCAON_CHECKED
-#endif
-
-
 /**
  * The version of this interface. It changes when programs have to be compiled anew; functions,
  * members at the end of structs that the library fills, and numbers may be added without that.

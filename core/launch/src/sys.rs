@@ -43,3 +43,18 @@ pub(crate) fn is_ignored(signal: i32) -> bool {
     };
     current.sa_sigaction == libc::SIG_IGN
 }
+
+/// Lets through every signal that whoever started this program has blocked.
+///
+/// A blocked signal is passed on to children, and some runtimes (Dispatch, the JVM) start programs
+/// from threads that block all of them: the end of a rank would not be noticed, and no rank could
+/// be asked to end.
+pub(crate) fn unblock_signals() {
+    let mut none = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: `sigemptyset` fills the set that it is given, and `pthread_sigmask` reads it; the old
+    // mask is not asked for.
+    unsafe {
+        libc::sigemptyset(none.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
+    }
+}

@@ -214,3 +214,16 @@ fn an_ended_rank_is_no_zombie() {
     std::fs::write(job.dir().join("go"), "").unwrap();
     job.finish().expect_code(0);
 }
+
+/// Some runtimes start programs from threads that block all signals, and programs inherit that.
+#[test]
+#[cfg(target_os = "linux")]
+fn signals_that_the_parent_has_blocked_do_not_hide_the_end() {
+    let launch = |options: &str, script: &str| {
+        let lycaon = env!("CARGO_BIN_EXE_lycaon");
+        let inner = format!("exec env --block-signal {lycaon} launch {options} -- {script}");
+        shell(&["-n", "1", "--timeout", "20"], &inner).finish()
+    };
+    launch("-n 3 --timeout 10", "sh -c 'sleep 0.$LYCAON_RANK'").expect_code(0);
+    launch("-n 2 --timeout 1", "sleep 100").expect_code(124).expect_err("(SIGTERM)");
+}

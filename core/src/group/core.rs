@@ -623,6 +623,10 @@ impl GroupCore {
         result
     }
 
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+
     /// Closes the group. Idempotent.
     pub(crate) fn close(&self) {
         if self.health.is_forked() || self.closed.swap(true, Ordering::SeqCst) {

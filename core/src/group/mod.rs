@@ -118,6 +118,11 @@ impl Group {
         self.core().health.failure()
     }
 
+    /// Whether this process has closed the group, also if it had failed before.
+    pub fn is_closed(&self) -> bool {
+        self.core().is_closed()
+    }
+
     /// Closes the group: later calls fail, operations under way fail, and if this was the last
     /// group of the job its links are closed. May be called more than once; dropping does the same.
     pub fn close(&self) {

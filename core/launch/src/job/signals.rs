@@ -17,7 +17,9 @@ pub(crate) struct Signals {
 
 impl Signals {
     /// Notes `signals`, except those that are ignored: a job under `nohup` outlives its terminal.
+    /// From here on no signal is blocked.
     pub(crate) fn install(signals: &[i32], waker: &UnixStream) -> io::Result<Self> {
+        sys::unblock_signals();
         let mut installed = Self { noted: Vec::new(), handlers: Vec::new() };
         for &signal in signals {
             if !sys::is_ignored(signal) {
