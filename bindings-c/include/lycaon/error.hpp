@@ -167,37 +167,37 @@ public:
 
 namespace errors {
 
-/// A pointer that must not be NULL is NULL..
+/// A pointer that must not be NULL is NULL.
 class NullPointer final : public UsageError {
 public:
     using UsageError::UsageError;
 };
 
-/// A number is no variant of its enumeration..
+/// A number is no variant of its enumeration.
 class UnknownNumber final : public UsageError {
 public:
     using UsageError::UsageError;
 };
 
-/// Text that is not UTF-8..
+/// Text that is not UTF-8.
 class NotText final : public UsageError {
 public:
     using UsageError::UsageError;
 };
 
-/// A number is not in its range..
+/// A number is not in its range.
 class OutOfRange final : public UsageError {
 public:
     using UsageError::UsageError;
 };
 
-/// A bug of the library, caught before it could reach the caller..
+/// A bug of the library, caught before it could reach the caller.
 class Internal final : public UsageError {
 public:
     using UsageError::UsageError;
 };
 
-/// The operator is not defined for the element type..
+/// The operator is not defined for the element type.
 class Unsupported final : public ArgumentError {
 public:
     using ArgumentError::ArgumentError;
@@ -205,21 +205,21 @@ public:
     std::string dtype() const { return text("dtype"); }
 };
 
-/// No element type has this number..
+/// No element type has this number.
 class UnknownDtype final : public ArgumentError {
 public:
     using ArgumentError::ArgumentError;
     std::string name() const { return text("name"); }
 };
 
-/// No operator has this number..
+/// No operator has this number.
 class UnknownOp final : public ArgumentError {
 public:
     using ArgumentError::ArgumentError;
     std::string name() const { return text("name"); }
 };
 
-/// A rank that is not in the group..
+/// A rank that is not in the group.
 class NoSuchRank final : public ArgumentError {
 public:
     using ArgumentError::ArgumentError;
@@ -227,14 +227,14 @@ public:
     int size() const noexcept { return rank_field("size"); }
 };
 
-/// A message to oneself..
+/// A message to oneself.
 class SelfMessage final : public ArgumentError {
 public:
     using ArgumentError::ArgumentError;
     std::string subject() const { return text("what"); }
 };
 
-/// A buffer has the wrong length..
+/// A buffer has the wrong length.
 class Length final : public ArgumentError {
 public:
     using ArgumentError::ArgumentError;
@@ -243,7 +243,7 @@ public:
     std::int64_t actual() const noexcept { return number("actual"); }
 };
 
-/// Bytes that are no whole number of elements..
+/// Bytes that are no whole number of elements.
 class Ragged final : public ArgumentError {
 public:
     using ArgumentError::ArgumentError;
@@ -252,7 +252,7 @@ public:
     std::int64_t bytes() const noexcept { return number("bytes"); }
 };
 
-/// A buffer cannot be cut into equal blocks..
+/// A buffer cannot be cut into equal blocks.
 class Indivisible final : public ArgumentError {
 public:
     using ArgumentError::ArgumentError;
@@ -261,7 +261,7 @@ public:
     int size() const noexcept { return rank_field("size"); }
 };
 
-/// A list of counts has not one entry per rank..
+/// A list of counts has not one entry per rank.
 class Counts final : public ArgumentError {
 public:
     using ArgumentError::ArgumentError;
@@ -270,41 +270,41 @@ public:
     int size() const noexcept { return rank_field("size"); }
 };
 
-/// Input and output overlap without being the same buffer..
+/// Input and output overlap without being the same buffer.
 class Overlap final : public ArgumentError {
 public:
     using ArgumentError::ArgumentError;
 };
 
-/// A buffer that this rank has to give is missing..
+/// A buffer that this rank has to give is missing.
 class MissingBuffer final : public ArgumentError {
 public:
     using ArgumentError::ArgumentError;
     std::string subject() const { return text("what"); }
 };
 
-/// A buffer was given that this rank has no use for..
+/// A buffer was given that this rank has no use for.
 class UnusedBuffer final : public ArgumentError {
 public:
     using ArgumentError::ArgumentError;
     std::string subject() const { return text("what"); }
 };
 
-/// More bytes than this machine can address..
+/// More bytes than this machine can address.
 class TooLarge final : public ArgumentError {
 public:
     using ArgumentError::ArgumentError;
     std::string subject() const { return text("what"); }
 };
 
-/// A collective was asked for with something that is none..
+/// A collective was asked for with something that is none.
 class NotACollective final : public ArgumentError {
 public:
     using ArgumentError::ArgumentError;
     std::string operation_name() const { return text("operation"); }
 };
 
-/// Counts by rank in a form that the operation does not have..
+/// Counts by rank in a form that the operation does not have.
 class CountsForm final : public ArgumentError {
 public:
     using ArgumentError::ArgumentError;
@@ -313,14 +313,14 @@ public:
     std::string given() const { return text("given"); }
 };
 
-/// A reduction without an operator..
+/// A reduction without an operator.
 class MissingOp final : public ArgumentError {
 public:
     using ArgumentError::ArgumentError;
     std::string operation_name() const { return text("operation"); }
 };
 
-/// An operator for an operation that does not reduce..
+/// An operator for an operation that does not reduce.
 class UnusedOp final : public ArgumentError {
 public:
     using ArgumentError::ArgumentError;
@@ -328,7 +328,7 @@ public:
     std::string op() const { return text("op"); }
 };
 
-/// A value is not what it must be..
+/// A value is not what it must be.
 class Value final : public ConfigError {
 public:
     using ConfigError::ConfigError;
@@ -337,7 +337,7 @@ public:
     std::string expected() const { return text("expected"); }
 };
 
-/// A variable is missing while others of its family are set..
+/// A variable is missing while others of its family are set.
 class Missing final : public ConfigError {
 public:
     using ConfigError::ConfigError;
@@ -345,7 +345,7 @@ public:
     std::string present() const { return text("present"); }
 };
 
-/// Two values contradict each other..
+/// Two values contradict each other.
 class Conflict final : public ConfigError {
 public:
     using ConfigError::ConfigError;
@@ -354,7 +354,7 @@ public:
     std::string why() const { return text("why"); }
 };
 
-/// A file could not be read..
+/// A file could not be read.
 class File final : public ConfigError {
 public:
     using ConfigError::ConfigError;
@@ -362,7 +362,7 @@ public:
     std::string reason() const { return text("reason"); }
 };
 
-/// A file's content is wrong..
+/// A file's content is wrong.
 class Content final : public ConfigError {
 public:
     using ConfigError::ConfigError;
@@ -371,14 +371,14 @@ public:
     std::string reason() const { return text("reason"); }
 };
 
-/// Without a token only this machine may take part..
+/// Without a token only this machine may take part.
 class TokenNeeded final : public ConfigError {
 public:
     using ConfigError::ConfigError;
     std::string address() const { return text("address"); }
 };
 
-/// The start-up deadline passed..
+/// The start-up deadline passed.
 class StartDeadline final : public StartError {
 public:
     using StartError::StartError;
@@ -386,7 +386,7 @@ public:
     std::string waiting_for() const { return text("waiting_for"); }
 };
 
-/// The rendezvous address could not be listened on or reached..
+/// The rendezvous address could not be listened on or reached.
 class Unreachable final : public StartError {
 public:
     using StartError::StartError;
@@ -397,14 +397,14 @@ public:
     std::string reason() const { return text("reason"); }
 };
 
-/// One side does not know the job's token..
+/// One side does not know the job's token.
 class Authentication final : public StartError {
 public:
     using StartError::StartError;
     std::string peer_name() const { return text("peer"); }
 };
 
-/// Two ranks differ in something that must be equal..
+/// Two ranks differ in something that must be equal.
 class Disagreement final : public StartError {
 public:
     using StartError::StartError;
@@ -415,7 +415,7 @@ public:
     std::string second_value() const { return text("second_value"); }
 };
 
-/// Two processes claim one rank..
+/// Two processes claim one rank.
 class DuplicateRank final : public StartError {
 public:
     using StartError::StartError;
@@ -423,14 +423,14 @@ public:
     std::string second() const { return text("second"); }
 };
 
-/// A rank failed or went away while the group was forming..
+/// A rank failed or went away while the group was forming.
 class RankFailed final : public StartError {
 public:
     using StartError::StartError;
     std::string reason() const { return text("reason"); }
 };
 
-/// No link that both sides accept joins two ranks..
+/// No link that both sides accept joins two ranks.
 class NoLink final : public StartError {
 public:
     using StartError::StartError;
@@ -439,7 +439,7 @@ public:
     std::string reason() const { return text("reason"); }
 };
 
-/// The operating system refused something..
+/// The operating system refused something.
 class System final : public StartError {
 public:
     using StartError::StartError;
@@ -447,20 +447,20 @@ public:
     std::string reason() const { return text("reason"); }
 };
 
-/// The program's own all-gather function failed..
+/// The program's own all-gather function failed.
 class SideChannel final : public StartError {
 public:
     using StartError::StartError;
     std::string reason() const { return text("reason"); }
 };
 
-/// The wait was interrupted by the program..
+/// The wait was interrupted by the program.
 class StartInterrupted final : public StartError {
 public:
     using StartError::StartError;
 };
 
-/// A process ended without closing its group..
+/// A process ended without closing its group.
 class RankDied final : public OperationError {
 public:
     using OperationError::OperationError;
@@ -468,14 +468,14 @@ public:
     std::string how() const { return text("how"); }
 };
 
-/// A rank closed the group while others still needed it..
+/// A rank closed the group while others still needed it.
 class RankLeft final : public OperationError {
 public:
     using OperationError::OperationError;
     int left_rank() const noexcept { return rank_field("left_rank"); }
 };
 
-/// A link broke while both processes live..
+/// A link broke while both processes live.
 class LinkLost final : public OperationError {
 public:
     using OperationError::OperationError;
@@ -485,7 +485,7 @@ public:
     std::string reason() const { return text("reason"); }
 };
 
-/// Nothing moved for as long as the deadline allows..
+/// Nothing moved for as long as the deadline allows.
 class Deadline final : public OperationError {
 public:
     using OperationError::OperationError;
@@ -495,7 +495,7 @@ public:
     std::chrono::nanoseconds waited() const noexcept { return duration("waited"); }
 };
 
-/// Two ranks called different things at the same place of the order..
+/// Two ranks called different things at the same place of the order.
 class Mismatch final : public OperationError {
 public:
     using OperationError::OperationError;
@@ -505,7 +505,7 @@ public:
     std::string second_call() const { return text("second_call"); }
 };
 
-/// The program asked for an end of waiting..
+/// The program asked for an end of waiting.
 class Interrupted final : public OperationError {
 public:
     using OperationError::OperationError;
@@ -513,20 +513,20 @@ public:
     std::string interrupted_call() const { return text("interrupted_call"); }
 };
 
-/// This process closed the group itself..
+/// This process closed the group itself.
 class Closed final : public OperationError {
 public:
     using OperationError::OperationError;
 };
 
-/// This process is a fork of the one that owns the group..
+/// This process is a fork of the one that owns the group.
 class Forked final : public OperationError {
 public:
     using OperationError::OperationError;
     std::int64_t owner() const noexcept { return number("owner"); }
 };
 
-/// A peer sent what the protocol does not allow..
+/// A peer sent what the protocol does not allow.
 class Protocol final : public OperationError {
 public:
     using OperationError::OperationError;
@@ -535,7 +535,7 @@ public:
     std::string subject() const { return text("what"); }
 };
 
-/// One of the library's own threads panicked: a bug to report..
+/// One of the library's own threads panicked: a bug to report.
 class Panicked final : public OperationError {
 public:
     using OperationError::OperationError;

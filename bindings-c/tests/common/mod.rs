@@ -36,6 +36,12 @@ pub const CPP_COMPILERS: &[Compiler] = &[
     Compiler { program: "clang++", language: &["-std=c++20", "-Wpedantic"] },
 ];
 
+/// The other way round.
+pub const CPP_CROSSED: &[Compiler] = &[
+    Compiler { program: "g++", language: &["-std=c++20", "-Wpedantic"] },
+    Compiler { program: "clang++", language: &["-std=c++17", "-Wpedantic"] },
+];
+
 /// Those that are installed: `make test` installs clang, and gcc has to be there.
 pub fn compilers() -> Vec<Compiler> {
     installed(COMPILERS, &["gcc", "g++"])
@@ -44,6 +50,11 @@ pub fn compilers() -> Vec<Compiler> {
 /// As [`compilers`], for C++.
 pub fn cpp_compilers() -> Vec<Compiler> {
     installed(CPP_COMPILERS, &["g++"])
+}
+
+/// As [`cpp_compilers`], each with the other version of the language.
+pub fn cpp_crossed() -> Vec<Compiler> {
+    installed(CPP_CROSSED, &["g++"])
 }
 
 fn installed(compilers: &[Compiler], needed: &[&str]) -> Vec<Compiler> {
@@ -95,30 +106,39 @@ impl Built {
         file: impl AsRef<Path>,
         more: &[&str],
     ) -> PathBuf {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let file = root.join("tests").join(file);
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(file);
         let stem = file.file_stem().expect("a file").to_string_lossy();
         let language = if file.extension().is_some_and(|c| c == "c") { "c" } else { "cpp" };
         let name = format!("{stem}-{language}-{}", compiler.program);
         let program = self.folder.path().join(name);
-        let done = Command::new(compiler.program)
+        let mut command = self.compiler(compiler, &file, more);
+        command.args(["-x", "none", "-L"]).arg(self.folder.path());
+        command.args(["-llycaon", "-ldl", "-o"]).arg(&program);
+        succeed(command);
+        program
+    }
+
+    /// Has a compiler read a file of `tests` without making anything of it.
+    pub fn understand(&self, compiler: Compiler, file: &str, more: &[&str]) {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(file);
+        let mut command = self.compiler(compiler, &file, more);
+        command.arg("-fsyntax-only");
+        succeed(command);
+    }
+
+    fn compiler(&self, compiler: Compiler, file: &Path, more: &[&str]) -> Command {
+        let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
+        let mut command = Command::new(compiler.program);
+        command
             .args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"])
             .args(compiler.language)
             .args(more)
-            .arg(&file)
-            .args(["-x", "none", "-I"])
-            .arg(root.join("include"))
+            .arg("-I")
+            .arg(include)
             .arg("-I")
             .arg(self.folder.path())
-            .arg("-L")
-            .arg(self.folder.path())
-            .args(["-llycaon", "-ldl", "-o"])
-            .arg(&program)
-            .output()
-            .expect("the compiler starts");
-        let said = String::from_utf8_lossy(&done.stderr);
-        assert!(done.status.success(), "{compiler:?} {}: {said}", file.display());
-        program
+            .arg(file);
+        command
     }
 
     pub fn command(&self, program: &Path) -> Command {
@@ -196,6 +216,12 @@ impl Drop for Process {
             let _ = child.wait();
         }
     }
+}
+
+fn succeed(mut compiler: Command) {
+    let done = compiler.output().expect("the compiler starts");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{compiler:?}: {said}");
 }
 
 pub fn expect(output: &Output, text: &str) {
