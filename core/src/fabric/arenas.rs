@@ -61,11 +61,28 @@ impl Arenas {
         Arenas::Host(Arc::new(Host { segment: Mutex::new(segment), ranks, staging }))
     }
 
-    /// Whether the process of a rank of the job still runs, as far as the system can tell.
-    pub(super) fn alive(&self, rank: usize) -> bool {
-        let Arenas::Host(host) = self else { return true };
-        let Some(place) = host.ranks.iter().position(|other| *other == rank) else { return true };
-        host.segment.lock().unwrap_or_else(PoisonError::into_inner).alive(place)
+    /// Whether the process of a rank of the job has ended without a goodbye, as far as the system
+    /// can tell.
+    pub(super) fn has_died(&self, rank: usize) -> bool {
+        self.ask(rank, Segment::has_died)
+    }
+
+    /// Whether a rank of the job has said goodbye in the memory it shares with this one.
+    pub(super) fn has_left(&self, rank: usize) -> bool {
+        self.ask(rank, Segment::has_left)
+    }
+
+    fn ask(&self, rank: usize, question: fn(&Segment, usize) -> bool) -> bool {
+        let Arenas::Host(host) = self else { return false };
+        let Some(place) = host.ranks.iter().position(|other| *other == rank) else { return false };
+        question(&host.segment.lock().unwrap_or_else(PoisonError::into_inner), place)
+    }
+
+    /// Says goodbye to the ranks that share memory with this one.
+    pub(super) fn leave(&self) {
+        if let Arenas::Host(host) = self {
+            host.segment.lock().unwrap_or_else(PoisonError::into_inner).leave();
+        }
     }
 
     /// The arena of a group. All members call it; `exchange` is an all-gather among them. The

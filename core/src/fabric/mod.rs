@@ -144,7 +144,13 @@ impl Fabric {
     /// Whether a rank of the job is known to have ended although nobody has told: where the watch
     /// is over, the system is asked, which knows it of the processes of this host.
     pub(crate) fn has_ended(&self, rank: usize) -> bool {
-        self.watch.is_alone() && !self.watch.departed(rank) && !self.arenas.alive(rank)
+        self.watch.is_alone() && !self.watch.departed(rank) && self.arenas.has_died(rank)
+    }
+
+    /// Whether a rank of the job has said goodbye: to the watch, or in the memory it shares with
+    /// this one, where the word also arrives when nobody passes it on.
+    pub(crate) fn departed(&self, rank: usize) -> bool {
+        self.watch.departed(rank) || self.arenas.has_left(rank)
     }
 
     /// A group uses the links.
@@ -288,6 +294,7 @@ impl Fabric {
             return;
         }
         // First the goodbye: the end of a link must not be taken for a death.
+        self.arenas.leave();
         self.watch.close();
         for transport in &mut core.transports {
             transport.close(Duration::from_millis(500));

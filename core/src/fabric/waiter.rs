@@ -10,11 +10,6 @@ use crate::interrupt;
 
 use super::{Fabric, LOOK};
 
-/// How long nothing may move after a rank was seen to have ended before it is taken for dead: with
-/// nobody to pass on goodbyes, a rank that has left in order looks the same, and what it had written
-/// before may still be looked at.
-const LAST_WORDS: Duration = Duration::from_millis(100);
-
 /// How long a thread polls before it sleeps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WaitPolicy {
@@ -71,8 +66,6 @@ pub(crate) struct Patience<'a> {
     peer: Option<usize>,
     /// Whether that one had said goodbye at the last look.
     departed: Option<usize>,
-    /// Since when a rank is known to have ended without a word.
-    ended: Option<Instant>,
     stop: Option<Stop>,
 }
 
@@ -95,7 +88,6 @@ impl<'a> Patience<'a> {
             yields: 0,
             peer: None,
             departed: None,
-            ended: None,
             stop: None,
         }
     }
@@ -114,7 +106,6 @@ impl<'a> Patience<'a> {
     pub(crate) fn note_progress(&mut self) {
         self.moved = true;
         self.departed = None;
-        self.ended = None;
         self.polling_since = None;
         self.yields = 0;
     }
@@ -152,7 +143,7 @@ impl<'a> Patience<'a> {
     /// A rank that says goodbye has written all its flags before: if the flag was looked at again
     /// since the goodbye and has not moved, it never will.
     fn look_for_goodbye(&mut self, peer: usize) -> Result<(), Stop> {
-        if !self.health.departed(peer) {
+        if !self.fabric.departed(self.health.members()[peer]) {
             return Ok(());
         }
         if self.departed.replace(peer) == Some(peer) { Err(Stop::Departed(peer)) } else { Ok(()) }
@@ -193,7 +184,6 @@ impl<'a> Patience<'a> {
             return Err(Stop::Interrupted);
         }
         if let Some(rank) = self.health.members().iter().find(|rank| self.fabric.has_ended(**rank))
-            && now.duration_since(*self.ended.get_or_insert(now)) >= LAST_WORDS
         {
             return Err(Stop::Ended(*rank));
         }

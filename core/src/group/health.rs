@@ -43,11 +43,6 @@ impl Health {
         self.owner.if_not_us().is_some()
     }
 
-    /// Whether a rank of the group has said goodbye to the job.
-    pub(crate) fn departed(&self, member: usize) -> bool {
-        self.watch.as_ref().is_some_and(|watch| watch.departed(self.members[member]))
-    }
-
     /// The first cause, if the group has failed. Two loads when it has not.
     pub(crate) fn failure(&self) -> Option<Arc<Cause>> {
         if let Some(owner) = self.owner.if_not_us() {

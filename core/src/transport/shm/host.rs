@@ -24,7 +24,7 @@ use crate::transport::arena::MAX_RANKS;
 
 const MAGIC: [u8; 8] = *b"lycn-shm";
 /// Changes whenever the layout of a segment or the messages of this module do.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Longest silence of one connection while it joins.
 const SILENCE: Duration = Duration::from_secs(2);
 /// Pause between two attempts to connect, and between two questions whether to stop.

@@ -80,15 +80,15 @@ impl Layout {
         self.geometry.total() + (from * (ranks - 1) + to) * self.ring_stride()
     }
 
-    /// The word that says that a rank has joined.
-    pub(super) fn joined_at(&self, rank: usize) -> usize {
+    /// The word that says whether a rank has joined or left.
+    pub(super) fn presence_at(&self, rank: usize) -> usize {
         let ranks = self.geometry.ranks;
         self.geometry.total() + ranks * (ranks - 1) * self.ring_stride() + 8 * rank
     }
 
     /// Bytes of the whole.
     pub(super) fn total(&self) -> usize {
-        self.joined_at(self.geometry.ranks).next_multiple_of(PAGE)
+        self.presence_at(self.geometry.ranks).next_multiple_of(PAGE)
     }
 
     /// Length of the encoded form.

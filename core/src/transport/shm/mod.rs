@@ -24,6 +24,10 @@ use crate::sys::doorbell::Doorbell;
 use crate::sys::ring::{Reader, Writer};
 use crate::sys::shm::Mapping;
 
+/// What a rank's word in the segment says; 0 before it joins.
+const JOINED: u64 = 1;
+const LEFT: u64 = 2;
+
 /// Why shared memory could not be set up. Other transports can still be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -122,7 +126,7 @@ impl Segment {
         bells: Vec<Doorbell>,
     ) -> Result<Segment, ShmError> {
         memory.hold(rank).map_err(ShmError::system("locking this rank's byte of the segment"))?;
-        memory.word(layout.joined_at(rank)).store(1, Ordering::Release);
+        memory.word(layout.presence_at(rank)).store(JOINED, Ordering::Release);
         let bells: Vec<_> = bells.into_iter().map(Arc::new).collect();
         // A failure shows at the first use; ranks of other processes are not affected.
         memory.populate(0..layout.geometry.control());
@@ -188,10 +192,27 @@ impl Segment {
         self.bell.clone()
     }
 
-    /// Whether the process of another rank still runs, as far as the system can tell; also a
-    /// stopped one does, and one that has not joined yet. For slow paths: a system call.
-    pub(crate) fn alive(&self, rank: usize) -> bool {
-        let joined = self.memory.word(self.layout.joined_at(rank)).load(Ordering::Acquire) != 0;
-        !joined || self.memory.held(rank, self.rank)
+    /// Whether the process of another rank has ended without a goodbye, as far as the system can
+    /// tell; a stopped one has not, nor has one that has not joined yet. For slow paths: a system
+    /// call.
+    pub(crate) fn has_died(&self, rank: usize) -> bool {
+        // The system first: what a process wrote before it ended can be read after that.
+        self.presence(rank) == JOINED
+            && !self.memory.held(rank, self.rank)
+            && self.presence(rank) == JOINED
+    }
+
+    /// Whether another rank has said goodbye. Everything it had to write was written before.
+    pub(crate) fn has_left(&self, rank: usize) -> bool {
+        self.presence(rank) == LEFT
+    }
+
+    /// Says goodbye: after this, the end of the process is no death.
+    pub(crate) fn leave(&self) {
+        self.memory.word(self.layout.presence_at(self.rank)).store(LEFT, Ordering::Release);
+    }
+
+    fn presence(&self, rank: usize) -> u64 {
+        self.memory.word(self.layout.presence_at(rank)).load(Ordering::Acquire)
     }
 }

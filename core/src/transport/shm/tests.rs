@@ -44,7 +44,7 @@ impl Waiter for Watching<'_> {
         if self.pauses < 50 {
             return Ok(Pause::Yield);
         }
-        if !self.segment.alive(peer) {
+        if self.segment.has_died(peer) || self.segment.has_left(peer) {
             self.dead = Some(peer);
         }
         if self.dead.is_some() || Instant::now() > self.until {
@@ -110,6 +110,7 @@ fn rank_process() {
             other => panic!("{other:?}"),
         },
         "vanish" => (),
+        "depart" => segment.leave(),
         other => panic!("no role {other}"),
     }
 }
@@ -149,18 +150,20 @@ impl Drop for Rank {
 
 fn start(role: &str, size: usize) -> (Vec<Rank>, Offer) {
     let offer = Offer::new().unwrap();
-    let ranks = (0..size).map(|rank| {
-        let plan = serde_json::to_string(&(role, rank, size, &offer)).unwrap();
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "transport::shm::tests::rank_process", "--nocapture"])
-            .env(PLAN, plan)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap());
-        Rank { child, lines }
-    });
-    (ranks.collect(), offer)
+    let ranks = (0..size).map(|rank| start_rank(role, rank, size, &offer)).collect();
+    (ranks, offer)
+}
+
+fn start_rank(role: &str, rank: usize, size: usize, offer: &Offer) -> Rank {
+    let plan = serde_json::to_string(&(role, rank, size, offer)).unwrap();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "transport::shm::tests::rank_process", "--nocapture"])
+        .env(PLAN, plan)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap());
+    Rank { child, lines }
 }
 
 fn shared_files() -> Vec<std::ffi::OsString> {
@@ -203,6 +206,19 @@ fn a_killed_rank_is_noticed_and_leaves_nothing() {
         let name = format!("{offer:?}");
         let name = name.split('"').nth(1).unwrap();
         assert!(name.starts_with("lycaon-") && !sockets.contains(name));
+    }
+}
+
+/// Nobody is asked but the memory: who passes on goodbyes may have gone before.
+#[test]
+fn an_end_with_a_goodbye_is_no_death_and_one_without_is() {
+    for (role, left) in [("depart", true), ("vanish", false)] {
+        let offer = Offer::new().unwrap();
+        let mut child = start_rank(role, 1, 2, &offer);
+        let segment = enter(&offer, 2, 0).unwrap();
+        assert!(child.child.wait().unwrap().success());
+        assert_eq!(segment.has_left(1), left, "{role}");
+        assert_eq!(segment.has_died(1), !left, "{role}");
     }
 }
 
