@@ -1,7 +1,7 @@
 # The C ABI. Its tests are Rust tests that compile C and C++ programs; what they need besides cargo is
 # installed here.
 
-.PHONY: c-tools header header-check test-c test-install install
+.PHONY: c-tools header header-check test-c test-install install bench-overhead
 
 CHECKS += header-check
 TESTS += test-install
@@ -39,3 +39,7 @@ install:
 
 test-install: c-tools build
 	bindings-c/tests/install/run $(LYCAON) target
+
+# What a call through C and through C++ costs more than the same call from Rust.
+bench-overhead: c-tools
+	$(CARGO) bench --package lycaon-c --bench overhead
