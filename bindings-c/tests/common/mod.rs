@@ -165,6 +165,7 @@ impl Built {
         command
             .args(["--quiet", "--error-exitcode=9", "--leak-check=full"])
             .arg("--show-leak-kinds=definite,indirect,possible")
+            .arg(concat!("--suppressions=", env!("CARGO_MANIFEST_DIR"), "/tests/valgrind.supp"))
             .arg(program);
         command
     }
