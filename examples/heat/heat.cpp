@@ -143,7 +143,7 @@ void show(const std::vector<double>& plate, int side, const char* file) {
     for (const double value : plate) {
         // From black over red and yellow to white, a dark line at each tenth degree.
         const double heat = 3 * value / hot;
-        const double line = std::fmod(value, 10.0) < 0.6 && value > 1 ? 0.6 : 1.0;
+        const double line = std::fmod(value, 10.0) < 0.6 && value > 1 && value < hot ? 0.6 : 1.0;
         for (const double part : {heat, heat - 1, heat - 2}) {
             out.put(static_cast<char>(std::lround(255 * line * std::clamp(part, 0.0, 1.0))));
         }
