@@ -25,6 +25,15 @@ def test_examples_are_clean_under_strict_mypy(tmp_path):
         run("-m", "mypy", "--strict", "--cache-dir", tmp_path, example)
 
 
+def test_notebooks_support_is_clean_under_strict_mypy(tmp_path):
+    run("-m", "mypy", "--strict", "--cache-dir", tmp_path, ROOT / "bindings-python/python/lycaon/cluster")
+
+
+def test_examples_are_clean_under_pyright():
+    examples = sorted((ROOT / "examples").glob("*/*.py"))
+    run("-m", "pyright", "--pythonpath", sys.executable, *examples)
+
+
 def test_types_of_results(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(
@@ -48,6 +57,9 @@ try:
     group.barrier()
 except lycaon.RankDied as error:
     rank: int = error.dead_rank
+with lycaon.Cluster(2) as cluster:
+    names: list[str] = cluster.run(str, 3)
+    lengths: list[int] = lycaon.run(len, "abc", n=2)
 """
     )
     run("-m", "mypy", "--strict", "--cache-dir", tmp_path / "cache", program)
