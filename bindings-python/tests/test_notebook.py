@@ -107,7 +107,7 @@ import os, subprocess, time
 import lycaon
 %load_ext lycaon
 c = lycaon.Cluster(2)
-print(*c.pids.values(), c._crew._guardian.pid)
+print(*c.pids.values(), c._crew.guardian.pid)
 """
 BUSY = """
 def work():

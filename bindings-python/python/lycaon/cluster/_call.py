@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Generic, TypeVar
 
-from lycaon.cluster._errors import CONSEQUENCES, RankError, RankFailure, how_ended
+from lycaon.cluster._errors import CONSEQUENCES, RankError, RankFailure
 from lycaon.cluster._wire import Fields, unpack
 
 _T = TypeVar("_T")
@@ -95,9 +95,8 @@ class Call(Generic[_T]):
             self._results[rank] = result
         self._end_if_complete()
 
-    def end_of_rank(self, rank: int, code: int | None) -> None:
-        text, now = how_ended(code), time.monotonic()
-        self.fail(rank, RankFailure(rank, "exit", text, "", None, False, now))
+    def end_of_rank(self, rank: int, how: str) -> None:
+        self.fail(rank, RankFailure(rank, "exit", how, "", None, False, time.monotonic()))
 
     def fail(self, rank: int, failure: RankFailure) -> None:
         with self._lock:

@@ -12,14 +12,14 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Generator, Iterable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from pathlib import Path
 from typing import Any, TypeVar
 
 from lycaon import _functions
 from lycaon._lycaon import Config, Group
 from lycaon.cluster._call import Call
-from lycaon.cluster._crew import Crew, GuardianLost
+from lycaon.cluster._crew import Crew
 from lycaon.cluster._errors import ClusterError, named
 from lycaon.cluster._progress import Bar
 from lycaon.cluster._rank import failure
@@ -112,7 +112,7 @@ class Cluster:
         self._finalizer()
         for rank in self._others:
             for call in self._of_rank(rank):
-                call.end_of_rank(rank, None)
+                call.end_of_rank(rank, "was ended with the cluster")
 
     def restart(self) -> None:
         """Ends the ranks and starts new ones, which know nothing of what the old ones had."""
@@ -330,7 +330,7 @@ class Cluster:
                 process.channel.send(kind, call=number, **fields_here)
             except OSError:
                 self._kill(rank)
-                call.end_of_rank(rank, None if process is None else process.code)
+                call.end_of_rank(rank, self._how(rank))
         return call
 
     def _finished(self, call: Call[Any]) -> None:
@@ -367,11 +367,8 @@ class Cluster:
     def _kill(self, rank: int) -> None:
         process = self._crew.processes.get(rank)
         if process is not None and not process.ended.is_set():
-            try:
-                self._crew.kill(process)
-            except GuardianLost:
-                return
-            process.ended.wait(timeout=PATIENCE)
+            process.kill()
+            process.ended.wait(timeout=PATIENCE)  # what it still had to say
 
     def _chosen(self, ranks: Iterable[int] | None) -> list[int]:
         if ranks is None:
@@ -413,11 +410,11 @@ class Cluster:
     def on_text(self, rank: int, stream: str, text: bytes) -> None:
         self._in_cell_of(rank, self._screen.text, rank, stream, text)
 
-    def on_end(self, rank: int, code: int | None) -> None:
+    def on_end(self, rank: int, how: str) -> None:
         self._screen.finish(rank)
         self._suspect = True
         for call in self._of_rank(rank):
-            call.end_of_rank(rank, code)
+            call.end_of_rank(rank, how)
 
     def _in_cell_of(self, rank: int, show: Callable[..., None], *arguments: Any) -> None:
         """Output belongs to the cell that made the call, also if another one runs now."""
@@ -488,7 +485,11 @@ class Cluster:
             self._group = _functions.init(config)
             # `lycaon.init()` and the functions without `group` mean it, as on the other ranks.
             vars(_functions)["_first"] = self._group
-        for call in calls:
+        wait([call._future for call in calls], self._start_timeout + PATIENCE, FIRST_EXCEPTION)
+        failed = [call for call in calls if call.failed]
+        for call in calls if failed else []:
+            call.interrupt()  # it would wait for the one that failed
+        for call in [*failed, *calls]:
             call.result(self._start_timeout + PATIENCE)
 
     def _mend(self) -> None:
@@ -499,20 +500,41 @@ class Cluster:
                 f"a call has failed, and {named(sorted(set(busy)))} still run another one: wait "
                 f"for it or interrupt it, then the group can be put right"
             )
-        gone = [r for r in self._others if self._crew.processes[r].ended.is_set()]
-        if not gone and self._is_whole():
-            self._suspect = False
-            return
-        for rank in gone:
-            how = f"rank {rank} has ended"
-            self._screen.say(f"{how}; it is started anew, without its variables")
-        self._start_processes(gone)
-        self._form()
+        replaced: list[int] = []
+        while True:
+            gone = [rank for rank in self._others if self._has_gone(rank)]
+            if not gone and not replaced and self._is_whole():
+                self._suspect = False
+                return
+            for rank in gone:
+                text = f"rank {rank} {self._how(rank)}"
+                self._screen.say(f"{text}; it is started anew, without its variables")
+            replaced += gone
+            try:
+                self._start_processes(gone)
+                self._form()
+                break
+            except ClusterError:
+                # Perhaps because others have ended meanwhile. A rank is replaced once.
+                lost = [rank for rank in self._others if self._has_gone(rank)]
+                if not lost or set(lost) & set(replaced):
+                    raise
         self._suspect = False
-        kept = "" if len(gone) == len(self._others) else "; variables of the ranks are kept"
+        kept = "" if len(replaced) == len(self._others) else "; variables of the ranks are kept"
         self._screen.say(f"the group was lost, and all ranks are in a new one{kept}")
-        if shell() is not None and gone:
-            self._submit("shell", {}, gone)
+        if shell() is not None and replaced:
+            self._submit("shell", {}, replaced)
+
+    def _how(self, rank: int) -> str:
+        process = self._crew.processes.get(rank)
+        return "has not started" if process is None else process.how
+
+    def _has_gone(self, rank: int) -> bool:
+        process = self._crew.processes.get(rank)
+        if process is None:
+            return True
+        # Its last words come before the first ones of the next.
+        return process.gone.is_set() and process.ended.wait(timeout=PATIENCE)
 
     def _is_whole(self) -> bool:
         """Whether all ranks are at the same place of the group's order."""

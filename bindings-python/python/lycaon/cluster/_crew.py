@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import json
 import os
-import queue
+import secrets
 import select
 import shutil
 import socket
-import struct
-import subprocess
 import sys
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from lycaon.cluster._errors import ClusterError
+from lycaon.cluster._guardian import ANSWER, SWEEP, Guardian, GuardianLost, wait_at_most
 from lycaon.cluster._wire import Channel, Fields
 
-ANSWER = 15.0
-"""Seconds within which the guardian answers, and a rank reads what it is sent."""
 HERE = Path(__file__).resolve().parent
+GOODBYE = 2.0
+"""Seconds between the end of what a rank says and its own end."""
+KILLED = 5.0
+"""Seconds until a process that gets SIGKILL has ended, on a busy machine."""
 
 
 class Sink(Protocol):
@@ -31,144 +32,133 @@ class Sink(Protocol):
 
     def on_message(self, rank: int, kind: str, fields: Fields) -> None: ...
     def on_text(self, rank: int, stream: str, text: bytes) -> None: ...
-    def on_end(self, rank: int, code: int | None) -> None: ...
+    def on_end(self, rank: int, how: str) -> None: ...
 
 
-class GuardianLost(RuntimeError):
-    """The process that starts and ends the ranks does not answer, or has ended."""
-
-
-@dataclass
 class Process:
-    rank: int
-    channel: Channel
-    outputs: dict[int, str]
-    pid: int = 0
-    code: int | None = None
-    ended: threading.Event = field(default_factory=threading.Event)
-    """The guardian has seen its end. Its output may still be under way."""
+    """A rank. The thread that listens to it closes its descriptors, and nobody else does."""
+
+    def __init__(self, rank: int, guardian: Guardian) -> None:
+        self.rank, self.guardian = rank, guardian
+        self.pid = 0
+        self.number = -1
+        """What the guardian calls it: process ids come again, and this does not."""
+        self.how = "ended"
+        self.gone = threading.Event()
+        """It has ended. Its output may still be under way."""
+        self.ended = threading.Event()
+        """All that it has said has been passed on, and its end too."""
+        ours, theirs = socket.socketpair()
+        # A rank that is stopped does not read; whoever sends to it must not wait for ever.
+        wait_at_most(ours, ANSWER)
+        self.channel = Channel(ours)
+        self.out, out = os.pipe()
+        self.err, err = os.pipe()
+        self.ends = [theirs.detach(), out, err]
+        """The other ends, until the guardian has them."""
+
+    def begin(self, environment: Mapping[str, str]) -> None:
+        command = [sys.executable, "-P", str(HERE / "_start_rank.py")]
+        try:
+            self.number, self.pid = self.guardian.start(
+                command, environment, self.ends, self.went
+            )
+            path = [os.path.abspath(entry) for entry in sys.path]
+            self.channel.send_line(json.dumps({"path": path}))
+        except OSError:
+            pass  # it has ended, which the one who listens tells
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            while self.ends:
+                os.close(self.ends.pop())
+
+    def went(self, how: str) -> None:
+        self.how = how
+        self.gone.set()
+        # A process that the rank has forked may hold the other end; it is not waited for.
+        self.channel.stop()
+
+    def kill(self) -> None:
+        """Returns when it has ended. A guardian that cannot do it ends, with all of its ranks."""
+        try:
+            self.guardian.end(self.number)
+        except GuardianLost:
+            pass
+        if not self.gone.wait(KILLED):
+            self.guardian.kill()
+            self.gone.wait(2 * SWEEP)
+
+    def close(self) -> None:
+        self.channel.close()
+        os.close(self.out)
+        os.close(self.err)
 
 
 class Crew:
+    """Starts ranks and ends them. A guardian that was lost is replaced when it is needed."""
+
     def __init__(self, sink: Sink) -> None:
         # A cluster that nobody holds any more closes: its threads must not be what holds it.
         self._sink = weakref.ref(sink)
         self._owner = os.getpid()
+        self._starting = threading.Lock()
+        self._closed = False
+        self._mark = secrets.token_hex(16)
         self.folder = Path(tempfile.mkdtemp(prefix="lycaon-cluster-"))
         self.processes: dict[int, Process] = {}
-        self._lock = threading.Lock()
-        self._answers: queue.SimpleQueue[Fields] = queue.SimpleQueue()
-        self._guard, theirs = socket.socketpair()
-        with theirs:
-            self._guardian = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(HERE / "_guard.py")],
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        self._tell({"folder": str(self.folder)})
-        threading.Thread(target=self._hear_guardian, name="lycaon-guardian", daemon=True).start()
+        self.guardian = Guardian(str(self.folder), self._mark)
 
-    def start(self, rank: int, environment: dict[str, str]) -> Process:
+    def start(self, rank: int, environment: Mapping[str, str]) -> None:
         """Starts the process of a rank. It tells of itself through the sink."""
-        ours, theirs = socket.socketpair()
-        # A rank that is stopped does not read; whoever sends to it must not wait for ever.
-        limit = struct.pack("ll", int(ANSWER), 0)
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
-        out, out_end = os.pipe()
-        err, err_end = os.pipe()
-        command = [sys.executable, "-P", str(HERE / "_start_rank.py")]
-        process = Process(rank, Channel(ours), {out: "stdout", err: "stderr"})
-        try:
-            with self._lock:
-                request = {"start": command, "env": environment}
-                self._tell(request, [theirs.fileno(), out_end, err_end])
-                try:
-                    answer = self._answers.get(timeout=ANSWER)
-                except queue.Empty:
-                    raise GuardianLost("the guardian of the ranks does not answer") from None
-                if "started" not in answer:
-                    raise GuardianLost(answer.get("refused", "the guardian has ended"))
-                process.pid = answer["started"]
-                self.processes[rank] = process
-        finally:
-            theirs.close()
-            os.close(out_end)
-            os.close(err_end)
-        path = [os.path.abspath(entry) for entry in sys.path]
-        ours.sendall(json.dumps({"path": path}).encode() + b"\n")
+        with self._starting:
+            if self._closed:
+                raise ClusterError("the cluster is closed")
+            if self.guardian.lost():
+                self.folder.mkdir(exist_ok=True)
+                self.guardian = Guardian(str(self.folder), self._mark)
+            process = Process(rank, self.guardian)
+            process.begin(environment)
+            self.processes[rank] = process
         name = f"lycaon-rank-{rank}"
         threading.Thread(target=listen, args=(self._sink, process), name=name, daemon=True).start()
-        return process
-
-    def kill(self, process: Process) -> None:
-        self._tell({"kill": process.pid})
 
     def close(self) -> None:
         """Ends all of it. In a forked child it only lets go."""
-        self._guard.close() if os.getpid() != self._owner else self._end()
-
-    def _end(self) -> None:
-        try:
-            self._guard.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
-        try:
-            self._guardian.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            self._guardian.kill()
-            self._guardian.wait()
+        if os.getpid() != self._owner:
+            self.guardian.let_go()
+            return
+        self._closed = True
+        self.guardian.close()
+        # A start under way has seen the end of its guardian, and no other one begins.
+        with self._starting:
+            self.guardian.close()
         shutil.rmtree(self.folder, ignore_errors=True)
-
-    def _tell(self, request: dict[str, Any], descriptors: list[int] | None = None) -> None:
-        line = json.dumps(request).encode() + b"\n"
-        try:
-            sent = socket.send_fds(self._guard, [line], descriptors or [])
-            self._guard.sendall(line[sent:])
-        except OSError as error:
-            raise GuardianLost(f"the guardian of the ranks has ended: {error}") from None
-
-    def _hear_guardian(self) -> None:
-        unread = b""
-        while True:
-            try:
-                data = self._guard.recv(65536)
-            except OSError:
-                data = b""
-            if not data:
-                break
-            *lines, unread = (unread + data).split(b"\n")
-            for line in lines:
-                answer = json.loads(line)
-                if "ended" not in answer:
-                    self._answers.put(answer)
-                    continue
-                for process in list(self.processes.values()):
-                    if process.pid == answer["ended"]:
-                        process.code = answer["code"]
-                        process.ended.set()
-        self._answers.put({})
-        for process in list(self.processes.values()):
-            process.ended.set()
-        self._guard.close()
 
 
 def listen(sink: weakref.ref[Sink], process: Process) -> None:
     """Passes on what a rank prints and says, in its order, until it ends."""
-    rank, channel, outputs = process.rank, process.channel, process.outputs
+    rank, channel = process.rank, process.channel
+    streams = {process.out: "stdout", process.err: "stderr"}
+    poll = select.poll()
+    for descriptor in (channel.fileno(), *streams):
+        poll.register(descriptor, select.POLLIN)
 
-    def drain() -> None:
-        while ready := select.select(list(outputs), [], [], 0)[0]:
-            for output in ready:
-                read(output)
+    def ready(timeout: int | None) -> list[int]:
+        return [descriptor for descriptor, _ in poll.poll(timeout)]
 
     def read(output: int) -> None:
         text = os.read(output, 65536)
-        if not text:
-            outputs.pop(output)
-            os.close(output)
+        if text:
+            tell("on_text", rank, streams[output], text)
         else:
-            tell("on_text", rank, "stdout" if output == out else "stderr", text)
+            poll.unregister(output)
+
+    def drain() -> None:
+        while printed := [output for output in ready(0) if output in streams]:
+            for output in printed:
+                read(output)
 
     def tell(what: str, *arguments: Any) -> None:
         # Held only meanwhile: a cluster that nobody else holds shall close.
@@ -176,26 +166,20 @@ def listen(sink: weakref.ref[Sink], process: Process) -> None:
         if to is not None:
             getattr(to, what)(*arguments)
 
-    (out, _err) = list(outputs)
-    alive = True
-    while alive:
-        ready = select.select([channel.fileno(), *outputs], [], [], None)[0]
-        if channel.fileno() not in ready:
-            for output in ready:
+    while True:
+        now = ready(None)
+        if channel.fileno() not in now:
+            for output in now:
                 read(output)
             continue
         message = channel.receive()
         drain()  # what was printed before the message comes before it
         if message is None:
-            alive = False
-        else:
-            tell("on_message", rank, *message)
-    # Its end of the channel is gone, and so, or soon, is the process.
-    process.ended.wait(timeout=5)
+            break
+        tell("on_message", rank, *message)
+    if not process.gone.wait(GOODBYE):
+        process.kill()  # nobody can speak to it any more
     drain()
-    for output in outputs:
-        os.close(output)
-    channel.close()
-    tell("on_end", rank, process.code)
-
-
+    process.close()
+    tell("on_end", rank, process.how)
+    process.ended.set()

@@ -104,9 +104,7 @@ def primary(failures: dict[int, RankFailure]) -> RankFailure:
     return min(failures.values(), key=lambda failure: (failure.consequence, failure.at))
 
 
-def how_ended(code: int | None) -> str:
-    if code is None:
-        return "ended"
+def how_ended(code: int) -> str:
     if code < 0:
         try:
             return f"was killed by {signal.Signals(-code).name}"

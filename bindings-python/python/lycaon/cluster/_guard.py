@@ -2,8 +2,10 @@
 
 It is run as a program of its own, with nothing of lycaon, and does nothing but wait: however busy
 the ranks or their owner are, and in whatever way the owner ends (SIGKILL included), the guardian
-notices at once and ends the ranks with everything that they have started. Its standard input is a
-socket to the owner: requests and answers are lines of JSON.
+notices at once and ends the ranks with everything that they have started. If it is itself what is
+killed, the ranks see the end of a pipe that it held and end themselves with their process groups,
+and the owner looks for the rest. Its standard input is a socket to the owner: requests and answers
+are lines of JSON.
 """
 
 from __future__ import annotations
@@ -27,10 +29,13 @@ DEATH_SIGNAL, SUBREAPER = 1, 36  # options of prctl(2)
 
 
 def main() -> None:
-    owner = os.getppid()
+    owner, folder = int(sys.argv[1]), sys.argv[2]
+    # Handlers, not SIG_IGN: the ranks must not inherit it. Nor what the owner had blocked.
     for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
-    guardian = Guardian(socket.socket(fileno=os.dup(0)))
+        signal.signal(number, lambda *_: None)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    guardian = Guardian(socket.socket(fileno=os.dup(0)), folder)
     try:
         guardian.serve(owner)
     finally:
@@ -39,12 +44,15 @@ def main() -> None:
 
 
 class Guardian:
-    def __init__(self, owner: socket.socket) -> None:
+    def __init__(self, owner: socket.socket, folder: str) -> None:
         self.owner = owner
-        self.ranks: dict[int, subprocess.Popen[bytes]] = {}
-        self.groups: set[int] = set()
-        self.folder: str | None = None
+        self.folder = folder
+        self.pid = os.getpid()
+        self.ranks: dict[int, int] = {}
+        """The number of each process, by its process id. Each leads its process group."""
         self.wake = socket.socketpair()
+        # Every rank has the one end, and this process alone the other: whatever ends it closes it.
+        self.lifeline, self.life = os.pipe()
         self.prctl: Callable[..., int] | None = None
         if sys.platform == "linux":
             self.prctl = ctypes.CDLL(None).prctl
@@ -57,7 +65,6 @@ class Guardian:
         woken.setblocking(False)
         wake.setblocking(False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit())
         signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
         waiting: list[Any] = [self.owner, woken]
         # A process that the owner forked holds the connection too, so its end is not enough.
@@ -86,38 +93,45 @@ class Guardian:
                 handed += descriptors
                 *lines, unread = (unread + data).split(b"\n")
                 for line in lines:
-                    self.serve_one(json.loads(line), handed)
+                    request = json.loads(line)
+                    if "start" in request:
+                        self.start(request, [handed.pop(0) for _ in range(3)])
+                    else:
+                        self.kill(request["kill"])
 
-    def serve_one(self, request: dict[str, Any], handed: list[int]) -> None:
-        if "folder" in request:
-            self.folder = request["folder"]
-        if "start" in request:
-            ends = [handed.pop(0) for _ in range(3)]
-            try:
-                process = subprocess.Popen(
-                    request["start"],
-                    stdin=ends[0],
-                    stdout=ends[1],
-                    stderr=ends[2],
-                    env=request["env"],
-                    start_new_session=True,
-                    preexec_fn=self.die_with_guardian,
-                )
-            except OSError as error:
-                self.answer({"refused": str(error)})
-            else:
-                self.ranks[process.pid] = process
-                self.groups.add(process.pid)
-                self.answer({"started": process.pid})
-            finally:
-                for descriptor in ends:
-                    os.close(descriptor)
-        if "kill" in request and request["kill"] in self.ranks:
-            os.killpg(request["kill"], signal.SIGKILL)
+    def start(self, request: dict[str, Any], ends: list[int]) -> None:
+        number = request["start"]
+        try:
+            process = subprocess.Popen(
+                [*request["command"], str(self.lifeline)],
+                stdin=ends[0],
+                stdout=ends[1],
+                stderr=ends[2],
+                env=request["env"],
+                pass_fds=[self.lifeline],
+                start_new_session=True,
+                preexec_fn=self.die_with_guardian,
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            self.answer({"of": number, "refused": str(error)})
+            return
+        finally:
+            for descriptor in ends:
+                os.close(descriptor)
+        self.ranks[process.pid] = number
+        process.returncode = 0  # it is `reap` that waits for it
+        self.answer({"of": number, "started": process.pid})
+
+    def kill(self, number: int) -> None:
+        for pid in [pid for pid, other in self.ranks.items() if other == number]:
+            self.kill_group(pid)
 
     def die_with_guardian(self) -> None:
+        """In the child, for the time until it watches the lifeline itself."""
         if self.prctl is not None:
             self.prctl(DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != self.pid:
+            os._exit(1)  # it was too late
 
     def answer(self, answer: dict[str, Any]) -> None:
         try:
@@ -135,20 +149,18 @@ class Guardian:
             if ended is None:
                 return True
             pid = ended.si_pid
+            number = self.ranks.pop(pid, None)
             # Before it is reaped: until then the number cannot be that of another process.
-            if pid in self.groups:
+            if number is not None:
                 self.kill_group(pid)
-                self.groups.discard(pid)
             code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-            process = self.ranks.pop(pid, None)
-            if process is not None:
-                process.returncode = code
-                self.answer({"ended": pid, "code": code})
+            if number is not None:
+                self.answer({"of": number, "ended": code})
 
     def end(self) -> None:
         until = time.monotonic() + LIMIT
         while time.monotonic() < until:
-            for group in self.groups:
+            for group in self.ranks:
                 self.kill_group(group)
             for pid in adopted():
                 try:
@@ -158,8 +170,7 @@ class Guardian:
             if not self.reap():
                 break
             time.sleep(0.01)
-        if self.folder is not None:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def kill_group(self, group: int) -> None:
         try:

@@ -66,8 +66,11 @@ class Rank:
                 self.channel.send("status", call=fields["call"], **self.status())
             else:
                 self.calls.put((kind, fields))
-        # The notebook has gone. The guardian ends what this rank may have started.
-        os._exit(0)
+        # The notebook has gone, and what this rank has started shall not stay either. The guardian
+        # ends it too, unless that has gone as well.
+        if os.getpgrp() == os.getpid():
+            os.killpg(os.getpgrp(), signal.SIGKILL)
+        os._exit(1)
 
     def status(self) -> Fields:
         operations = moved = 0

@@ -73,11 +73,14 @@ class Screen:
         tag = f"[{rank}]"
         if coloured(to):
             tag = f"\x1b[{COLOURS[rank % len(COLOURS)]}m{tag}\x1b[0m"
-        for line in lines.decode(errors="replace").split("\n"):
-            # Of a line that was written over, what one would see in the end.
-            line = line.rstrip("\r").rpartition("\r")[2]
-            to.write(f"{tag} {line}\n" if line else f"{tag}\n")
-        to.flush()
+        try:
+            for line in lines.decode(errors="replace").split("\n"):
+                # Of a line that was written over, what one would see in the end.
+                line = line.rstrip("\r").rpartition("\r")[2]
+                to.write(f"{tag} {line}\n" if line else f"{tag}\n")
+            to.flush()
+        except (OSError, ValueError):
+            pass  # nobody reads it any more, and the ranks go on
 
 
 def coloured(stream: Any) -> bool:

@@ -26,9 +26,14 @@ def main() -> None:
         line += byte
     setup = json.loads(line)
     sys.path[:] = setup["path"]
+    lifeline = int(sys.argv[1])
     sys.argv = [""]
 
+    from lycaon import _lycaon
     from lycaon.cluster._rank import Rank
+
+    os.set_inheritable(lifeline, False)
+    _lycaon._end_with(lifeline)
 
     Rank(end, setup).serve()
 

@@ -24,11 +24,13 @@ _SIZE = struct.Struct("!Q")
 
 
 class Channel:
-    """One end. Any thread may send; one thread receives."""
+    """One end. Any thread may send; one thread receives, and it is the one that closes."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
-        self._sending = threading.Lock()
+        self._closed = False
+        self._state = threading.Lock()  # whoever shuts it down or closes it
+        self._sending = threading.Lock()  # whoever sends, and so cannot have it closed meanwhile
 
     def fileno(self) -> int:
         return self._end.fileno()
@@ -39,11 +41,23 @@ class Channel:
         data = pickle.dumps((kind, fields), protocol=5, buffer_callback=beside.append)
         raw = [buffer.raw() for buffer in beside]
         sizes = b"".join(_SIZE.pack(view.nbytes) for view in raw)
+        self._send([_HEAD.pack(len(data), len(raw)) + sizes, data, *raw])
+
+    def send_line(self, line: str) -> None:
+        """Before the first message: for a reader that knows no messages yet."""
+        self._send([line.encode() + b"\n"])
+
+    def _send(self, parts: list[Any]) -> None:
         with self._sending:
-            self._end.sendall(_HEAD.pack(len(data), len(raw)) + sizes)
-            self._end.sendall(data)
-            for view in raw:
-                self._end.sendall(view)
+            if self._closed:
+                raise ConnectionError("the channel is closed")
+            try:
+                for part in parts:
+                    self._end.sendall(part)
+            except BaseException:
+                # After a part of a message there can be no other.
+                self._shut(socket.SHUT_RDWR)
+                raise
 
     def receive(self) -> tuple[str, Fields] | None:
         """The next message, or ``None`` at the end."""
@@ -57,12 +71,23 @@ class Channel:
         message: tuple[str, Fields] = pickle.loads(data, buffers=beside)
         return message
 
+    def stop(self) -> None:
+        """Receiving ends after what has arrived."""
+        self._shut(socket.SHUT_RD)
+
     def close(self) -> None:
-        try:
-            self._end.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
-        self._end.close()
+        self._shut(socket.SHUT_RDWR)  # who is sending is not waited for
+        with self._sending, self._state:
+            self._closed = True
+            self._end.close()
+
+    def _shut(self, direction: int) -> None:
+        with self._state:
+            if not self._closed:
+                try:
+                    self._end.shutdown(direction)
+                except OSError:
+                    pass  # the other side has gone
 
     def _exactly(self, size: int) -> bytearray:
         data = bytearray(size)
