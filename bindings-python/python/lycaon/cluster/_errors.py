@@ -67,8 +67,10 @@ class RankError(ClusterError):
     def headline(self) -> str:
         first = self.failures[self.rank]
         same = [r for r, f in self.failures.items() if f.summary == first.summary]
-        verb = "" if first.name == "exit" else "raised "
-        return f"{named(same)} of {self.size} {verb}{first.summary}"
+        what = first.summary if first.name == "exit" else f"raised {first.summary}"
+        if len(same) > 1 and what.startswith("was "):
+            what = f"were {what[4:]}"
+        return f"{named(same)} of {self.size} {what}"
 
     def _text(self, traceback: str) -> str:
         lines = [self.headline]
