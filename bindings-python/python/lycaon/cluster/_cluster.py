@@ -487,10 +487,13 @@ class Cluster:
             vars(_functions)["_first"] = self._group
         wait([call._future for call in calls], self._start_timeout + PATIENCE, FIRST_EXCEPTION)
         failed = [call for call in calls if call.failed]
-        for call in calls if failed else []:
-            call.interrupt()  # it would wait for the one that failed
+        for call in calls:
+            if not call.done():
+                self._stop(call)  # it would wait for the one that failed
         for call in [*failed, *calls]:
-            call.result(self._start_timeout + PATIENCE)
+            if not call.done():
+                raise ClusterError(f"{named(call.pending)} cannot be ended")
+            call.result(0)
 
     def _mend(self) -> None:
         """After a failure: keeps the group if it is whole, else forms a new one, and says so."""
@@ -549,7 +552,11 @@ class Cluster:
                 group.timeout = before
             except Exception:
                 whole = False
-        error = call._future.exception(timeout=2 * PROBE)
+        try:
+            error = call._future.exception(timeout=2 * PROBE)
+        except TimeoutError:
+            self._stop(call)
+            return False
         return whole and error is None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import select
 import shutil
 import socket
@@ -105,24 +104,33 @@ class Crew:
         self._owner = os.getpid()
         self._starting = threading.Lock()
         self._closed = False
-        self._mark = secrets.token_hex(16)
         self.folder = Path(tempfile.mkdtemp(prefix="lycaon-cluster-"))
         self.processes: dict[int, Process] = {}
-        self.guardian = Guardian(str(self.folder), self._mark)
+        self.guardian = Guardian(str(self.folder))
 
     def start(self, rank: int, environment: Mapping[str, str]) -> None:
         """Starts the process of a rank. It tells of itself through the sink."""
         with self._starting:
-            if self._closed:
-                raise ClusterError("the cluster is closed")
-            if self.guardian.lost():
-                self.folder.mkdir(exist_ok=True)
-                self.guardian = Guardian(str(self.folder), self._mark)
-            process = Process(rank, self.guardian)
-            process.begin(environment)
+            process = self._started(rank, environment) or self._started(rank, environment)
+            if process is None:
+                raise GuardianLost("two guardians of the ranks were lost one after the other")
             self.processes[rank] = process
         name = f"lycaon-rank-{rank}"
         threading.Thread(target=listen, args=(self._sink, process), name=name, daemon=True).start()
+
+    def _started(self, rank: int, environment: Mapping[str, str]) -> Process | None:
+        """``None`` if the guardian is lost meanwhile."""
+        if self._closed:
+            raise ClusterError("the cluster is closed")
+        if self.guardian.lost():
+            self.folder.mkdir(exist_ok=True)
+            self.guardian = Guardian(str(self.folder))
+        process = Process(rank, self.guardian)
+        try:
+            process.begin(environment)
+        except GuardianLost:
+            return None
+        return process
 
     def close(self) -> None:
         """Ends all of it. In a forked child it only lets go."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import secrets
 import signal
 import socket
 import struct
@@ -39,14 +40,17 @@ class Guardian:
     it: who touches the descriptor holds the lock and has seen that it is still open.
     """
 
-    def __init__(self, folder: str, mark: str) -> None:
-        self._mark = mark
+    def __init__(self, folder: str) -> None:
+        # Of this guardian alone: the next one's ranks may start while what is left is looked for.
+        self._mark = secrets.token_hex(16)
         # The garbage collector may close a cluster on a thread that is in here.
         self._lock = threading.RLock()
         self._numbers = itertools.count()
         self._answers: dict[int, Future[int]] = {}
         self._told: dict[int, Callable[[str], None]] = {}
         self._gone: str | None = None
+        self._missed = threading.Event()
+        """Set with ``_gone``, for who would rather know than try again."""
         self._closing = False
         self._connection, theirs = socket.socketpair()
         wait_at_most(self._connection, ANSWER)
@@ -82,6 +86,7 @@ class Guardian:
         except TimeoutError:
             # Whatever it still does must not come later.
             self.kill()
+            self._missed.wait(SWEEP)
             raise GuardianLost(f"the guardian gave no answer for {ANSWER:g} s") from None
 
     def end(self, number: int) -> None:
@@ -120,11 +125,14 @@ class Guardian:
             try:
                 sent = socket.send_fds(self._connection, [line], list(descriptors))
                 self._connection.sendall(line[sent:])
+                return
             except OSError as error:
                 # It has ended, or does not read. After a part of a line there can be no other.
                 shut(self._connection)
                 self._program.kill()
-                raise GuardianLost(f"the guardian of the ranks cannot be reached: {error}") from None
+                reason = str(error)
+        self._missed.wait(SWEEP)
+        raise GuardianLost(f"the guardian of the ranks cannot be reached: {reason}")
 
     # --- on its own thread ---------------------------------------------------------------------
 
@@ -142,6 +150,7 @@ class Guardian:
         with self._lock:
             self._gone = how_ended(code)
             self._connection.close()
+        self._missed.set()
         if code != 0:
             end_marked(self._mark)
         # Nobody can add to them any more.
