@@ -26,6 +26,7 @@ help:
 	@echo 'make check        formatting, lints, documentation, licences, stubs'
 	@echo 'make python       the Python module in $(VENV)'
 	@echo 'make bench        the benchmarks of the library'
+	@echo 'make bench-overhead  what calls through C and C++ cost more than from Rust'
 	@echo 'make bench-peers  the same operations with Open MPI and MPICH beside ours'
 	@echo 'make miri         the pure modules under Miri (needs a nightly toolchain with miri)'
 

@@ -71,16 +71,20 @@ def launch(lycaon: Path, size: int, command: list[str], limit: int = 120) -> lis
     return answer.stdout.splitlines()
 
 
-def compile_c(name: str, library: Path, folder: Path) -> Path:
-    """Builds the C program of an example against the shared library."""
-    program = folder / name
+COMPILERS = {"c": ["cc", "-std=c11"], "cpp": ["c++", "-std=c++17", "-Wpedantic"]}
+
+
+def build(name: str, language: str, library: Path, folder: Path) -> Path:
+    """Builds the program of an example in C or C++ against the shared library."""
+    program = folder / f"{name}-{language}"
     header = HERE.parent / "bindings-c" / "include"
-    flags = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-I", str(header)]
+    flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-I", str(header)]
     for link in ("liblycaon.so", "liblycaon.so.1"):
         if not (folder / link).exists():
             (folder / link).symlink_to(library)
     link = ["-L", str(folder), "-llycaon", f"-Wl,-rpath,{folder}", "-o", str(program)]
-    subprocess.run(["cc", *flags, str(HERE / name / f"{name}.c"), *link], check=True)
+    source = str(HERE / name / f"{name}.{language}")
+    subprocess.run([*COMPILERS[language], *flags, source, *link], check=True)
     return program
 
 
@@ -89,7 +93,8 @@ def check(lycaon: Path, programs: Path, folder: Path) -> None:
     for name, expected in EXAMPLES.items():
         commands = {
             "Rust": [str(programs / name)],
-            "C": [str(compile_c(name, library, folder))],
+            "C": [str(build(name, "c", library, folder))],
+            "C++": [str(build(name, "cpp", library, folder))],
             "Python": [sys.executable, str(HERE / name / f"{name}.py")],
         }
         for language, command in commands.items():
@@ -105,6 +110,27 @@ def check(lycaon: Path, programs: Path, folder: Path) -> None:
                     )
                 took = time.monotonic() - began
                 print(f"  ok  {name:14} {language:7} {size} ranks  {took:5.1f} s", flush=True)
+
+
+def check_heat(lycaon: Path, folder: Path) -> None:
+    program = build("heat", "cpp", lycaon.parent / "liblycaon_c.so", folder)
+    picture = folder / "heat.ppm"
+    for size in (1, 2, 3):
+        began = time.monotonic()
+        # 50 rows do not come out even on three ranks.
+        lines = launch(lycaon, size, [str(program), "50", str(picture)])
+        if "all 2500 temperatures are those of the serial run, bit for bit" not in lines:
+            raise SystemExit(f"heat with {size} ranks: no agreement in\n" + "\n".join(lines))
+        head = b"P6\n50 50\n255\n"
+        content = picture.read_bytes()
+        if not content.startswith(head) or len(content) != len(head) + 3 * 2500:
+            raise SystemExit(f"heat with {size} ranks: the picture has {len(content)} bytes")
+        # The edge on the left is hot, the one on the right is cold, and the disc is in between.
+        row = [content[len(head) + 3 * (25 * 50 + at) :][:3] for at in (0, 32, 49)]
+        if row[0] != b"\xff\xff\xff" or row[2] != b"\0\0\0" or not row[2] < row[1] < row[0]:
+            raise SystemExit(f"heat with {size} ranks: the picture shows {row}")
+        took = time.monotonic() - began
+        print(f"  ok  {'heat':14} {'C++':7} {size} ranks  {took:5.1f} s", flush=True)
 
 
 def check_digits(lycaon: Path) -> None:
@@ -130,6 +156,7 @@ def main() -> None:
     lycaon = arguments.lycaon.resolve()
     with tempfile.TemporaryDirectory() as folder:
         check(lycaon, arguments.programs or lycaon.parent / "examples", Path(folder))
+        check_heat(lycaon, Path(folder))
     check_digits(lycaon)
 
 

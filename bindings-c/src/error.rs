@@ -17,33 +17,43 @@ use crate::types::{lycaon_link_kind, lycaon_operation};
 /// What a call inside of the library gives.
 pub(crate) type Outcome<T> = Result<T, Failure>;
 
-/// An error before it has become the last one of its thread.
-pub(crate) struct Failure {
-    pub(crate) status: lycaon_status,
+/// An error before it has become the last one of its thread. It is one pointer, since calls that
+/// succeed hand it through all their functions, too.
+pub(crate) struct Failure(Box<Details>);
+
+struct Details {
+    status: lycaon_status,
     text: String,
-    error: Option<Box<Error>>,
+    error: Option<Error>,
 }
 
 impl Failure {
     /// An error that only this interface can notice.
+    #[cold]
     pub(crate) fn new(status: lycaon_status, text: impl Into<String>) -> Self {
-        Failure { status, text: text.into(), error: None }
+        Failure(Box::new(Details { status, text: text.into(), error: None }))
+    }
+
+    pub(crate) fn status(&self) -> lycaon_status {
+        self.0.status
     }
 
     /// A pointer that must not be NULL is.
+    #[cold]
     pub(crate) fn null(what: &str) -> Self {
         Self::new(lycaon_status::NullPointer, format!("{what} must not be NULL"))
     }
 }
 
 impl<E: Into<Error>> From<E> for Failure {
+    #[cold]
     fn from(error: E) -> Self {
         let error = error.into();
-        Failure {
+        Failure(Box::new(Details {
             status: error.kind().into(),
             text: error.to_string(),
-            error: Some(Box::new(error)),
-        }
+            error: Some(error),
+        }))
     }
 }
 
@@ -163,7 +173,7 @@ fn rank(rank: usize) -> i32 {
 }
 
 impl Kept {
-    fn new(failure: &Failure) -> Box<Self> {
+    fn new(Failure(failure): &Failure) -> Box<Self> {
         let mut texts = vec![text(&failure.text)];
         let message = texts[0].as_ptr();
         let mut error = lycaon_error {
@@ -182,7 +192,7 @@ impl Kept {
             field_count: 0,
         };
         let mut fields = Fields::default();
-        match failure.error.as_deref() {
+        match &failure.error {
             Some(Error::Argument(of)) => of_argument(&mut fields, of),
             Some(Error::Config(of)) => of_config(&mut fields, of),
             Some(Error::Start(of)) => of_start(&mut fields, of),
@@ -260,7 +270,7 @@ impl Fields {
 }
 
 // The enums of the core may grow. The arm at the end of each match below is what the compiler asks
-// for; that each kind has its fields here is shown by the table in tests/errors.rs.
+// for; that each kind has its fields here is shown by the table in tests/kinds.rs.
 
 fn of_argument(fields: &mut Fields, error: &ArgumentError) {
     match error {

@@ -17,6 +17,7 @@ use crate::work::lycaon_work;
 
 /// # Safety
 /// As for the exported functions.
+#[inline(always)]
 unsafe fn all_gather(
     group: &Group,
     input: *const c_void,
@@ -80,6 +81,7 @@ pub unsafe extern "C" fn lycaon_all_gather_async(
 
 /// # Safety
 /// As for the exported functions.
+#[inline(always)]
 unsafe fn all_gather_v(
     group: &Group,
     input: *const c_void,
@@ -143,6 +145,7 @@ pub unsafe extern "C" fn lycaon_all_gather_v_async(
 
 /// # Safety
 /// As for the exported functions.
+#[inline(always)]
 unsafe fn broadcast(
     group: &Group,
     buffer: *mut c_void,
@@ -201,6 +204,7 @@ pub unsafe extern "C" fn lycaon_broadcast_async(
 
 /// # Safety
 /// As for the exported functions.
+#[inline(always)]
 unsafe fn gather(
     group: &Group,
     input: *const c_void,
@@ -269,6 +273,7 @@ pub unsafe extern "C" fn lycaon_gather_async(
 
 /// # Safety
 /// As for the exported functions.
+#[inline(always)]
 unsafe fn gather_v(
     group: &Group,
     input: *const c_void,
@@ -344,6 +349,7 @@ pub unsafe extern "C" fn lycaon_gather_v_async(
 
 /// # Safety
 /// As for the exported functions.
+#[inline(always)]
 unsafe fn scatter(
     group: &Group,
     input: *const c_void,
@@ -412,6 +418,7 @@ pub unsafe extern "C" fn lycaon_scatter_async(
 
 /// # Safety
 /// As for the exported functions.
+#[inline(always)]
 unsafe fn scatter_v(
     group: &Group,
     input: *const c_void,
@@ -487,6 +494,7 @@ pub unsafe extern "C" fn lycaon_scatter_v_async(
 
 /// # Safety
 /// As for the exported functions.
+#[inline(always)]
 unsafe fn all_to_all(
     group: &Group,
     input: *const c_void,
@@ -545,6 +553,7 @@ pub unsafe extern "C" fn lycaon_all_to_all_async(
 
 /// # Safety
 /// As for the exported functions.
+#[inline(always)]
 unsafe fn all_to_all_v(
     group: &Group,
     input: *const c_void,

@@ -85,7 +85,7 @@ pub(crate) fn guard<T: Returned>(f: impl FnOnce() -> Outcome<T>) -> T {
 fn fail<T: Returned>(failure: &Failure) -> T {
     // Not even making the error may unwind into C.
     let _ = catch_unwind(AssertUnwindSafe(|| error::keep(failure)));
-    T::failed(failure.status)
+    T::failed(failure.status())
 }
 
 #[cold]
@@ -163,6 +163,7 @@ pub(crate) struct Place<T>(ptr::NonNull<T>);
 impl<T> Place<T> {
     /// # Safety
     /// `place` is NULL or may be written during the call.
+    #[inline]
     pub(crate) unsafe fn new(place: *mut T, what: &str) -> Outcome<Self> {
         ptr::NonNull::new(place).map(Place).ok_or_else(|| Failure::null(what))
     }

@@ -14,6 +14,7 @@ use crate::work::lycaon_work;
 
 /// # Safety
 /// As for the exported functions.
+#[inline(always)]
 unsafe fn send(
     group: &Group,
     data: *const c_void,
@@ -75,6 +76,7 @@ pub unsafe extern "C" fn lycaon_send_async(
 
 /// # Safety
 /// As for the exported functions.
+#[inline(always)]
 unsafe fn recv(
     group: &Group,
     data: *mut c_void,
@@ -137,6 +139,7 @@ pub unsafe extern "C" fn lycaon_recv_async(
 /// As for the exported functions.
 // What a message both ways has to say.
 #[allow(clippy::too_many_arguments)]
+#[inline(always)]
 unsafe fn send_recv(
     group: &Group,
     data: *const c_void,

@@ -17,6 +17,7 @@ use crate::work::lycaon_work;
 
 /// # Safety
 /// As for the exported functions.
+#[inline(always)]
 unsafe fn all_reduce(
     _: &Group,
     input: *const c_void,
@@ -77,6 +78,7 @@ pub unsafe extern "C" fn lycaon_all_reduce_async(
 
 /// # Safety
 /// As for the exported functions.
+#[inline(always)]
 unsafe fn reduce_scatter(
     group: &Group,
     input: *const c_void,
@@ -141,6 +143,7 @@ pub unsafe extern "C" fn lycaon_reduce_scatter_async(
 
 /// # Safety
 /// As for the exported functions.
+#[inline(always)]
 unsafe fn reduce_scatter_v(
     group: &Group,
     input: *const c_void,
@@ -206,6 +209,7 @@ pub unsafe extern "C" fn lycaon_reduce_scatter_v_async(
 
 /// # Safety
 /// As for the exported functions.
+#[inline(always)]
 unsafe fn reduce(
     group: &Group,
     input: *const c_void,
@@ -275,6 +279,7 @@ pub unsafe extern "C" fn lycaon_reduce_async(
 
 /// # Safety
 /// As for the exported functions.
+#[inline(always)]
 unsafe fn scan(
     _: &Group,
     input: *const c_void,
@@ -335,6 +340,7 @@ pub unsafe extern "C" fn lycaon_scan_async(
 
 /// # Safety
 /// As for the exported functions.
+#[inline(always)]
 unsafe fn barrier(_: &Group) -> Outcome<Prepared> {
     let request = Request::new(Operation::Barrier, lycaon::DType::U8);
     Ok(Prepared::Collective(request, Pair::default()))

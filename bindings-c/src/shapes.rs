@@ -9,6 +9,7 @@ use crate::error::Outcome;
 use crate::prepare::{Elements, Pair};
 
 /// Input and output of the same length; in place if there is one buffer.
+#[inline]
 pub(crate) fn same_size(
     elements: Elements,
     input: *const c_void,
@@ -52,6 +53,7 @@ pub(crate) fn same_count(what: &'static str, listed: Elements, given: Elements) 
 }
 
 /// At the root of a gather: in place if the contribution is already where it belongs, or not given.
+#[inline]
 pub(crate) fn gathered(
     before: usize,
     own: Elements,
@@ -66,6 +68,7 @@ pub(crate) fn gathered(
 }
 
 /// At the root of a scatter: its own block stays where it is if the output is NULL or that block.
+#[inline]
 pub(crate) fn spread(
     before: usize,
     own: Elements,
@@ -81,6 +84,7 @@ pub(crate) fn spread(
 
 /// A reduce-scatter: in place if the output is this rank's block of the input, which is then
 /// written, too.
+#[inline]
 pub(crate) fn scattered(
     before: usize,
     own: Elements,

@@ -77,6 +77,33 @@ fn errors_are_exceptions_with_their_fields() {
     }
 }
 
+/// What goes wrong between processes, of which the ranks print the same.
+const FAULTS: [(&str, &str); 4] = [
+    ("late", "late: ok"),
+    ("mismatch", "mismatch: ok"),
+    ("wrong", "wrong: ok"),
+    ("leaves", "leaves: ok"),
+];
+
+#[test]
+fn faults_between_processes_are_exceptions_on_every_rank() {
+    let built = Built::new();
+    let program = built.compile_file(cpp_crossed()[0], "cpp/rank.cpp", &["-O0", "-g0"]);
+    for (size, links) in [(3, "shm"), (2, "tcp")] {
+        let mut ranks = built.ranks(&program, size, "killed", links);
+        built.await_ready(1, size, "killed", links);
+        drop(ranks.remove(1));
+        for process in ranks {
+            expect(&process.finish(), "rank 1 is dead\nkilled: ok");
+        }
+        for (what, text) in FAULTS {
+            for process in built.ranks(&program, size, what, links) {
+                expect(&process.finish(), text);
+            }
+        }
+    }
+}
+
 #[test]
 fn the_example_of_the_documentation_runs() {
     let text = include_str!("../../docs/c-abi.md");
@@ -113,6 +140,12 @@ fn sanitizers_find_nothing() {
     built.run(&program, &["threads", "2"], "operations: ok");
     let program = built.compile_file(compiler, "cpp/errors.cpp", &flags);
     built.run(&program, &[], "errors: ok");
+    let program = built.compile_file(compiler, "cpp/rank.cpp", &flags);
+    for (what, text) in FAULTS {
+        for process in built.ranks(&program, 2, what, "shm") {
+            expect(&process.finish(), text);
+        }
+    }
 }
 
 #[test]
@@ -126,6 +159,12 @@ fn valgrind_finds_nothing() {
     built.run_watched(&program, &["threads", "2"], "operations: ok");
     let program = built.compile_file(compiler, "cpp/errors.cpp", &flags);
     built.run_watched(&program, &[], "errors: ok");
+    let program = built.compile_file(compiler, "cpp/rank.cpp", &flags);
+    for (what, text) in FAULTS {
+        for process in built.ranks_watched(&program, 2, what) {
+            expect(&process.finish(), text);
+        }
+    }
 }
 
 /// The launcher, built as this test is.

@@ -35,4 +35,11 @@ fn the_name_of_the_library_has_the_version_of_the_interface() {
     let build = include_str!("../build.rs");
     let line = format!("const ABI_VERSION: u32 = {};", lycaon_c::LYCAON_ABI_VERSION);
     assert!(build.contains(&line), "build.rs does not have `{line}`");
+    // What cargo-c installs has the same name.
+    let cargo = include_str!("../Cargo.toml");
+    let line = format!(
+        "version = \"{}.0.0\"\nversion_suffix_components = 1",
+        lycaon_c::LYCAON_ABI_VERSION
+    );
+    assert!(cargo.contains(&line), "Cargo.toml does not have `{line}`");
 }

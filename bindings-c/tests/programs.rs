@@ -4,7 +4,6 @@
 mod common;
 
 use std::process::Command;
-use std::time::Duration;
 
 use common::{Built, Process, compilers, expect, library};
 
@@ -84,7 +83,7 @@ fn a_killed_rank_is_named_in_the_error_of_the_others() {
     let program = built.compile(compilers()[0], "rank");
     for links in ["shm", "tcp"] {
         let mut ranks = built.ranks(&program, 3, "loop", links);
-        std::thread::sleep(Duration::from_millis(500));
+        built.await_ready(1, 3, "loop", links);
         drop(ranks.remove(1));
         for process in ranks {
             let output = process.finish();
@@ -105,15 +104,25 @@ fn sanitizers_find_nothing() {
         let process = Process(Some(command.spawn().expect("it starts")));
         expect(&process.finish(), &format!("{source}: ok"));
     }
+    let program = built.compile_with(compiler, "rank", &flags);
+    for (rank, process) in built.ranks(&program, 2, "all", "shm").into_iter().enumerate() {
+        expect(&process.finish(), &format!("rank {rank} of 2: ok"));
+    }
 }
 
 #[test]
 #[cfg(target_os = "linux")]
 fn valgrind_finds_nothing() {
     let built = Built::new();
-    for (source, argument) in [("errors", ""), ("threads", "3")] {
+    let library = library();
+    let library = library.to_str().expect("UTF-8");
+    for (source, argument) in [("errors", ""), ("threads", "3"), ("unload", library)] {
         let program = built.compile(compilers()[0], source);
         built.run_watched(&program, &[argument], &format!("{source}: ok"));
+    }
+    let program = built.compile(compilers()[0], "rank");
+    for (rank, process) in built.ranks_watched(&program, 2, "all").into_iter().enumerate() {
+        expect(&process.finish(), &format!("rank {rank} of 2: ok"));
     }
 }
 

@@ -1,9 +1,9 @@
 # The C ABI. Its tests are Rust tests that compile C and C++ programs; what they need besides cargo is
 # installed here.
 
-.PHONY: c-tools header header-check test-c test-install install
+.PHONY: c-tools header header-check test-c test-install install bench-overhead c-docs
 
-CHECKS += header-check
+CHECKS += header-check c-docs
 TESTS += test-install
 
 # gcc, clang and valgrind compile and watch the programs of bindings-c/tests/c; cmake and pkg-config build
@@ -26,6 +26,12 @@ header:
 header-check:
 	$(CARGO) test --quiet --package lycaon-c --test header
 
+# The reference of lycaon.h and lycaon.hpp in target/doxygen/html; whatever has no comment is an error.
+c-docs:
+	@command -v doxygen >/dev/null || { set -x; apt-get update -q && apt-get install -q -y --no-install-recommends doxygen; }
+	@mkdir -p target
+	doxygen bindings-c/Doxyfile
+
 test-c: c-tools
 	$(CARGO) test --package lycaon-c
 
@@ -39,3 +45,7 @@ install:
 
 test-install: c-tools build
 	bindings-c/tests/install/run $(LYCAON) target
+
+# What a call through C and through C++ costs more than the same call from Rust.
+bench-overhead: c-tools
+	$(CARGO) bench --package lycaon-c --bench overhead

@@ -18,6 +18,7 @@
 
 namespace lycaon {
 
+/// @cond internal
 namespace detail {
 
 struct FreeConfig {
@@ -30,6 +31,7 @@ inline std::uint64_t nanoseconds(std::chrono::nanoseconds time) noexcept {
 }
 
 }  // namespace detail
+/// @endcond
 
 /// What a rank must know to join its group. Values that are not set have their defaults. One thread
 /// at a time may use it; it must live for as long as init() with it runs.

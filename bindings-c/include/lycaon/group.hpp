@@ -22,6 +22,7 @@
 
 namespace lycaon {
 
+/// @cond internal
 namespace detail {
 
 struct FreeGroup {
@@ -76,6 +77,7 @@ private:
 };
 
 }  // namespace detail
+/// @endcond
 
 /// A group of ranks that compute together.
 ///

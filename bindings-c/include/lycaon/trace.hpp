@@ -33,12 +33,17 @@ struct Progress {
 struct Link {
     /// The other rank, in this group.
     int peer = 0;
+    /// What joins the two.
     LinkKind kind = LinkKind::none;
     /// Where it leads, for example the two addresses of a TCP link.
     std::string detail;
+    /// Payload bytes sent to the peer.
     std::uint64_t bytes_sent = 0;
+    /// Payload bytes received from the peer.
     std::uint64_t bytes_received = 0;
+    /// Messages sent to the peer.
     std::uint64_t messages_sent = 0;
+    /// Messages received from the peer.
     std::uint64_t messages_received = 0;
 };
 
@@ -46,7 +51,9 @@ struct Link {
 struct Record {
     /// Its number in the group; of a message, its number on its tag between the two ranks.
     std::uint64_t sequence = 0;
+    /// What was called.
     Operation operation = Operation::none;
+    /// The type of its elements.
     DType dtype = DType::none;
     /// The operator of a reduction.
     Op op = Op::none;
@@ -58,7 +65,9 @@ struct Record {
     std::optional<int> peer;
     /// The tag of a message.
     std::optional<std::uint32_t> tag;
+    /// How it was carried out.
     Algorithm algorithm = Algorithm::none;
+    /// How far it has come.
     State state = State::running;
     /// When it began, since the group was formed.
     std::chrono::nanoseconds began{0};
@@ -70,6 +79,7 @@ struct Record {
     std::string text;
 };
 
+/// @cond internal
 namespace detail {
 
 struct FreeLinks {
@@ -130,6 +140,7 @@ inline std::vector<Record> records_of(const lycaon_group* group) {
 }
 
 }  // namespace detail
+/// @endcond
 }  // namespace lycaon
 
 #endif

@@ -108,6 +108,7 @@ enum class State : int {
     failed = LYCAON_STATE_FAILED,
 };
 
+/// @cond internal
 namespace detail {
 
 inline std::uint32_t bits_of(float value) noexcept {
@@ -123,13 +124,16 @@ inline float from_bits(std::uint32_t bits) noexcept {
 }
 
 }  // namespace detail
+/// @endcond
 
 /// bfloat16: the upper half of a binary32. Converts from and to float; rounds to nearest, ties to
 /// even.
 class bfloat16 {
 public:
+    /// Zero.
     bfloat16() = default;
 
+    /// The nearest number.
     bfloat16(float value) noexcept {
         const std::uint32_t bits = detail::bits_of(value);
         if (std::isnan(value)) {
@@ -140,6 +144,7 @@ public:
         }
     }
 
+    /// The same number as a float.
     operator float() const noexcept {
         return detail::from_bits(static_cast<std::uint32_t>(bits_) << 16);
     }
@@ -151,6 +156,7 @@ public:
         return value;
     }
 
+    /// Its bits.
     std::uint16_t bits() const noexcept { return bits_; }
 
 private:
@@ -160,8 +166,10 @@ private:
 /// IEEE 754 binary16. Converts from and to float; rounds to nearest, ties to even.
 class float16 {
 public:
+    /// Zero.
     float16() = default;
 
+    /// The nearest number.
     float16(float value) noexcept {
         const std::uint32_t bits = detail::bits_of(value);
         const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000u);
@@ -183,6 +191,7 @@ public:
         bits_ = static_cast<std::uint16_t>(sign | half);
     }
 
+    /// The same number as a float.
     operator float() const noexcept {
         const std::uint32_t sign = static_cast<std::uint32_t>(bits_ & 0x8000u) << 16;
         const std::uint32_t exponent = (bits_ >> 10) & 0x1fu;
@@ -204,6 +213,7 @@ public:
         return value;
     }
 
+    /// Its bits.
     std::uint16_t bits() const noexcept { return bits_; }
 
 private:
@@ -219,26 +229,38 @@ using span = std::span<T>;
 template <class T>
 class span {
 public:
+    /// The type of the elements, const if they are only read.
     using element_type = T;
+    /// The type of the elements, without const.
     using value_type = std::remove_cv_t<T>;
 
+    /// Of nothing.
     constexpr span() noexcept = default;
+    /// Of so many elements.
     constexpr span(T* first, std::size_t count) noexcept : first_(first), count_(count) {}
 
+    /// Of an array.
     template <std::size_t N>
     constexpr span(T (&array)[N]) noexcept : first_(array), count_(N) {}
 
+    /// Of whatever has std::data and std::size.
     template <class Range,
               class = std::enable_if_t<std::is_convertible_v<
                   std::remove_pointer_t<decltype(std::data(std::declval<Range&>()))> (*)[],
                   T (*)[]>>>
     constexpr span(Range& range) : first_(std::data(range)), count_(std::size(range)) {}
 
+    /// The first element.
     constexpr T* data() const noexcept { return first_; }
+    /// How many elements there are.
     constexpr std::size_t size() const noexcept { return count_; }
+    /// Whether there are none.
     constexpr bool empty() const noexcept { return count_ == 0; }
+    /// Where they begin.
     constexpr T* begin() const noexcept { return first_; }
+    /// Behind the last one.
     constexpr T* end() const noexcept { return first_ + count_; }
+    /// One element; it must be there.
     constexpr T& operator[](std::size_t at) const { return first_[at]; }
 
 private:
@@ -254,6 +276,7 @@ constexpr span<T> view(T* first, std::size_t count) noexcept {
     return span<T>(first, count);
 }
 
+/// @cond internal
 namespace detail {
 
 template <class T>
@@ -354,6 +377,7 @@ constexpr span<Value<Range>> out(Range& range) {
 }
 
 }  // namespace detail
+/// @endcond
 
 /// The element type of a C++ type, for example `dtype_of<float> == DType::f32`.
 template <class T>

@@ -14,6 +14,7 @@
 
 namespace lycaon {
 
+/// @cond internal
 namespace detail {
 
 struct FreeWork {
@@ -21,6 +22,7 @@ struct FreeWork {
 };
 
 }  // namespace detail
+/// @endcond
 
 /// An operation under way, as the functions that end in `_async` return it.
 ///
@@ -62,12 +64,14 @@ private:
 /// the innermost one is asked. A function that throws ends the wait.
 class Interruption {
 public:
+    /// From now on, `check` says whether the waits of this thread should end.
     explicit Interruption(std::function<bool()> check)
         : check_(std::move(check)), outer_(innermost()) {
         innermost() = this;
         lycaon_set_interrupt(call, this);
     }
 
+    /// What was asked before is asked again.
     ~Interruption() {
         innermost() = outer_;
         lycaon_set_interrupt(outer_ == nullptr ? nullptr : call, outer_);

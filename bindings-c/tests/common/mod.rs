@@ -160,26 +160,63 @@ impl Built {
         expect(&Process(Some(command.spawn().expect("it starts"))).finish(), text);
     }
 
-    /// The same under valgrind, which finds nothing.
-    pub fn run_watched(&self, program: &Path, arguments: &[&str], text: &str) {
+    fn valgrind(&self, program: &Path) -> Command {
         let mut command = self.command(Path::new("valgrind"));
         command
             .args(["--quiet", "--error-exitcode=9", "--leak-check=full"])
             .arg("--show-leak-kinds=definite,indirect,possible")
-            .arg(program)
-            .args(arguments);
+            .arg(concat!("--suppressions=", env!("CARGO_MANIFEST_DIR"), "/tests/valgrind.supp"))
+            .arg(program);
+        command
+    }
+
+    /// The same under valgrind, which finds nothing.
+    pub fn run_watched(&self, program: &Path, arguments: &[&str], text: &str) {
+        let mut command = self.valgrind(program);
+        command.args(arguments);
         let process = Process(Some(command.spawn().expect("valgrind is there: make c-tools")));
         expect(&process.finish(), text);
     }
 
+    fn meeting(&self, what: &str, links: &str, size: usize) -> PathBuf {
+        self.folder.path().join(format!("meet-{what}-{links}-{size}"))
+    }
+
+    /// Waits until a rank of [`ranks`](Self::ranks) says that it is in the middle of things.
+    pub fn await_ready(&self, rank: usize, size: usize, what: &str, links: &str) {
+        let file =
+            self.meeting(what, links, size).display().to_string() + &format!(".ready-{rank}");
+        let start = Instant::now();
+        while !Path::new(&file).exists() {
+            assert!(start.elapsed() < LIMIT, "rank {rank} is not ready within {LIMIT:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// The ranks of a group of processes.
     pub fn ranks(&self, program: &Path, size: usize, what: &str, links: &str) -> Vec<Process> {
-        let meeting = self.folder.path().join(format!("meet-{what}-{links}-{size}"));
+        self.ranks_by(|| self.command(program), size, what, links)
+    }
+
+    /// The same, each under valgrind.
+    pub fn ranks_watched(&self, program: &Path, size: usize, what: &str) -> Vec<Process> {
+        self.ranks_by(|| self.valgrind(program), size, what, "shm")
+    }
+
+    fn ranks_by(
+        &self,
+        command: impl Fn() -> Command,
+        size: usize,
+        what: &str,
+        links: &str,
+    ) -> Vec<Process> {
+        let meeting = self.meeting(what, links, size);
         (0..size)
             .map(|rank| {
-                let mut command = self.command(program);
+                let mut command = command();
                 command
                     .arg(what)
+                    .env("READY", format!("{}.ready-{rank}", meeting.display()))
                     .env("LYCAON_RANK", rank.to_string())
                     .env("LYCAON_SIZE", size.to_string())
                     .env("LYCAON_LINKS", links)
