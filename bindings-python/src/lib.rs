@@ -10,6 +10,7 @@ mod config;
 mod element;
 mod errors;
 mod group;
+mod lifeline;
 mod prepare;
 mod registry;
 mod trace;
@@ -29,6 +30,8 @@ mod _lycaon {
     use super::errors::sample_errors;
     #[pymodule_export]
     use super::group::{Group, init};
+    #[pymodule_export]
+    use super::lifeline::end_with;
     #[pymodule_export]
     use super::registry::close_all;
     #[pymodule_export]

@@ -11,9 +11,26 @@ ROOT = pathlib.Path(__file__).parents[2]
 LYCAON = pathlib.Path(sys.executable).with_name("lycaon")
 
 
-def examples() -> list[str]:
+def blocks() -> list[str]:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     return re.findall(r"```python\n(.*?)```", text, flags=re.S)
+
+
+def examples() -> list[str]:
+    return [code for code in blocks() if "lycaon.Cluster" not in code]
+
+
+def test_in_a_notebook() -> None:
+    """The last line is an expression, whose value a notebook shows."""
+    (code,) = [code for code in blocks() if "lycaon.Cluster" in code]
+    *lines, last = code.strip().splitlines()
+    expression = last.partition("  #")[0].partition(" #")[0]
+    program = "\n".join([*lines, f"print(*map(int, {expression}))"])
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "6 6 6 6\n"
 
 
 def test_there_are_examples() -> None:

@@ -1,15 +1,18 @@
-"""The stubs: complete, and usable under `mypy --strict`."""
+"""The stubs: complete, and usable under strict type checkers."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(*command):
     answer = subprocess.run(
-        [sys.executable, *map(str, command)], capture_output=True, text=True, timeout=100, cwd=ROOT
+        [sys.executable, *map(str, command)], capture_output=True, text=True, timeout=200, cwd=ROOT
     )
     assert answer.returncode == 0, answer.stdout + answer.stderr
 
@@ -18,17 +21,7 @@ def test_stubs_agree_with_the_module():
     run(ROOT / "bindings-python/tools/check_stubs.py")
 
 
-def test_examples_are_clean_under_strict_mypy(tmp_path):
-    examples = sorted((ROOT / "examples").glob("*/*.py"))
-    assert len(examples) >= 5
-    for example in examples:
-        run("-m", "mypy", "--strict", "--cache-dir", tmp_path, example)
-
-
-def test_types_of_results(tmp_path):
-    program = tmp_path / "program.py"
-    program.write_text(
-        """
+PROGRAM = """
 import numpy as np
 from numpy.typing import NDArray
 import lycaon
@@ -48,6 +41,30 @@ try:
     group.barrier()
 except lycaon.RankDied as error:
     rank: int = error.dead_rank
+with lycaon.Cluster(2) as cluster:
+    names: list[str] = cluster.run(str, 3)
+    lengths: list[int] = lycaon.run(len, "abc", n=2)
 """
-    )
-    run("-m", "mypy", "--strict", "--cache-dir", tmp_path / "cache", program)
+
+
+@pytest.fixture
+def programs(tmp_path):
+    """The examples, and what they do not show of the types of results."""
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    examples = sorted((ROOT / "examples").glob("*/*.py"))
+    assert len(examples) >= 5
+    return [program, *examples]
+
+
+@pytest.mark.timeout(240)
+def test_examples_and_module_are_clean_under_strict_mypy(tmp_path, programs):
+    module = ROOT / "bindings-python/python/lycaon/cluster"
+    run("-m", "mypy", "--strict", "--cache-dir", tmp_path / "cache", module, *programs)
+
+
+@pytest.mark.timeout(240)
+def test_examples_are_clean_under_strict_pyright(tmp_path, programs):
+    settings = {"typeCheckingMode": "strict", "include": list(map(str, programs))}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    run("-m", "pyright", "--pythonpath", sys.executable, "--project", tmp_path)

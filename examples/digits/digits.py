@@ -120,9 +120,9 @@ def main() -> None:
     parser.add_argument("--plot", type=Path, default=Path(__file__).with_name("digits.png"))
     arguments = parser.parse_args()
 
-    data = load_digits()
-    images = (data.images.reshape(-1, 64) / 16).astype(np.float32)
-    labels = data.target.astype(np.int64)
+    pixels, digits = load_digits(return_X_y=True)
+    images = (np.asarray(pixels) / 16).astype(np.float32)
+    labels = np.asarray(digits).astype(np.int64)
     seen, held_back = slice(0, 1500), slice(1500, None)
 
     with lycaon.init() as group:

@@ -84,10 +84,16 @@ from lycaon._functions import (
 )
 from lycaon._lycaon import Config, Group, Link, Progress, Record, Work, __version__
 
+TYPE_CHECKING = False  # as in `typing`, whose import would take as long as all of this
+if TYPE_CHECKING:
+    from lycaon.cluster import Cluster, ClusterError, RankError, run
+
 __all__ = [
     "ArgumentError",
     "AuthenticationFailed",
     "Closed",
+    "Cluster",
+    "ClusterError",
     "Config",
     "ConfigError",
     "Disagreement",
@@ -105,6 +111,7 @@ __all__ = [
     "Progress",
     "ProtocolError",
     "RankDied",
+    "RankError",
     "RankFailed",
     "RankLeft",
     "Record",
@@ -150,6 +157,7 @@ __all__ = [
     "reduce_scatter_async",
     "reduce_scatter_v",
     "reduce_scatter_v_async",
+    "run",
     "scan",
     "scan_async",
     "scatter",
@@ -166,3 +174,20 @@ __all__ = [
 
 # Before the interpreter goes: operations in the background hold its objects.
 _atexit.register(_lycaon._close_all)
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name):
+        # Ranks for notebooks: what they need is imported when they are used.
+        if name in ("Cluster", "ClusterError", "RankError", "run"):
+            from lycaon import cluster
+
+            return getattr(cluster, name)
+        raise AttributeError(f"module 'lycaon' has no attribute {name!r}")
+
+
+def load_ipython_extension(ipython: object) -> None:
+    """``%load_ext lycaon`` adds ``%%lycaon``, which runs a cell on the ranks of a cluster."""
+    from lycaon.cluster import _magic
+
+    _magic.load(ipython)
