@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "config.hpp"
-#include "error.hpp"
+#include "raise.hpp"
 #include "trace.hpp"
 #include "types.hpp"
 #include "work.hpp"

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "error.hpp"
+#include "raise.hpp"
 
 namespace lycaon {
 

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "config.hpp"
-#include "error.hpp"
+#include "raise.hpp"
 
 namespace lycaon {
 
