@@ -24,6 +24,7 @@ help:
 	@echo 'make demo         build, start four ranks on this machine, show what they compute'
 	@echo 'make test         install what the tests need and run everything'
 	@echo 'make check        formatting, lints, documentation, licences, stubs'
+	@echo 'make test-rdma    the RDMA transport on soft-RoCE, in a virtual machine (part of make test)'
 	@echo 'make python       the Python module in $(VENV)'
 	@echo 'make bench        the benchmarks of the library'
 	@echo 'make bench-overhead  what calls through C and C++ cost more than from Rust'

@@ -330,10 +330,10 @@ fn names(of: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
 }
 
 fn link(py: Python<'_>, name: &str) -> PyResult<LinkKind> {
-    [LinkKind::Shm, LinkKind::Tcp]
+    [LinkKind::Shm, LinkKind::Rdma, LinkKind::Tcp]
         .into_iter()
         .find(|kind| kind.name() == name)
-        .ok_or_else(|| wrong(py, "links", name, "one of shm, tcp"))
+        .ok_or_else(|| wrong(py, "links", name, "one of shm, rdma, tcp"))
 }
 
 /// One algorithm for everything, or a mapping from operations.

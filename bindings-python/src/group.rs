@@ -110,6 +110,12 @@ impl Group {
         self.core().links().into_iter().map(Into::into).collect()
     }
 
+    /// The group as text: how its ranks are joined, this rank's links, and which algorithm every
+    /// collective takes from which size on.
+    fn describe(&self) -> String {
+        self.core().describe()
+    }
+
     /// How far this group has come. May be read from any thread at any time.
     fn progress(&self) -> trace::Progress {
         self.core().progress().into()

@@ -202,6 +202,7 @@ def test_a_group_of_one_without_variables():
     with lycaon.init(lycaon.Config()) as group:
         assert (group.rank(), group.size(), group.members, group.links()) == (0, 1, (0,), [])
         assert repr(group) == "<lycaon.Group rank 0 of 1>"
+        assert group.describe().startswith("rank 0 of 1\n")
         group.barrier()
         before = group.progress().completed
         group.all_reduce(1)

@@ -15,7 +15,10 @@
 //! | `LYCAON_JOB` | a name that keeps jobs apart | from the launcher, else `lycaon` |
 //! | `LYCAON_START_TIMEOUT` | how long forming the group may take: `60`, `1.5s`, `500ms`, `2m` | `60s` |
 //! | `LYCAON_TIMEOUT` | how long an operation waits without any progress | `30s` |
-//! | `LYCAON_LINKS` | allowed kinds of link, in order of preference | `shm,tcp` |
+//! | `LYCAON_LINKS` | allowed kinds of link, in order of preference | `shm,rdma,tcp` |
+//! | `LYCAON_RDMA_QP` | type of the RDMA queue pairs: `rc` (reliable) or `uc` (unreliable) | `rc` where both ends have it |
+//! | `LYCAON_PROFILE` | a file with what messages and bytes cost here, as `lycaon tune` writes it | built-in numbers |
+//! | `LYCAON_RDMA_GID_INDEX` | which of its identifiers an RDMA device uses | chosen by the peer's |
 //! | `LYCAON_RAILS` | TCP sockets per link, 1 to 64 | `1` |
 //! | `LYCAON_HOST_ID` | a name for this host; ranks with different names share no memory | the system's identity |
 //! | `LYCAON_INTERFACE` | local addresses or interface names for data, separated by commas | all |
@@ -26,8 +29,13 @@
 //! | `LYCAON_RECORDER` | operations that the flight recorder keeps per group | `256` |
 //! | `LYCAON_LIVENESS` | interval of the keep-alive on the control connection | `5s` |
 //!
+//! `JACCL_IBV_DEVICES` or `MLX_IBV_DEVICES` names a JSON file with the RDMA devices of each rank
+//! towards each other one (`null`, a name, or a list of names, one per cable). Without it they are
+//! found. `JACCL_RING=1` or `MLX_JACCL_RING=1` asks for the ring algorithms.
+//!
 //! Without `LYCAON_RANK` and `LYCAON_SIZE` the variables of other launchers are read, the first
-//! set that is there winning: MLX's ring (`MLX_RANK`, `MLX_HOSTFILE`), torchrun (`RANK`,
+//! set that is there winning: JACCL (`JACCL_RANK`, `JACCL_COORDINATOR`, `JACCL_IBV_DEVICES`, or MLX's
+//! names for them: `MLX_RANK`, `MLX_JACCL_COORDINATOR`, `MLX_IBV_DEVICES`), MLX's ring (`MLX_RANK`, `MLX_HOSTFILE`), torchrun (`RANK`,
 //! `WORLD_SIZE`, `MASTER_ADDR`, `MASTER_PORT`), Open MPI (`OMPI_COMM_WORLD_RANK`,
 //! `OMPI_COMM_WORLD_SIZE`), MPICH and other PMI launchers (`PMI_RANK`, `PMI_SIZE`), Slurm
 //! (`SLURM_PROCID`, `SLURM_STEP_ID`, `SLURM_STEP_NUM_TASKS`). Two of the first four that give
@@ -50,6 +58,7 @@ use crate::bootstrap::env;
 use crate::call::Operation;
 use crate::collective::Algorithm;
 use crate::error::{ConfigError, LinkKind};
+use crate::tune::profile::Profile;
 
 mod builder;
 
@@ -143,6 +152,27 @@ impl fmt::Display for Interface {
     }
 }
 
+/// The type of RDMA queue pairs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueuePairs {
+    /// Reliable connections: what gets lost is sent again by the device.
+    Reliable,
+    /// Unreliable connections: the only ones that RDMA over Thunderbolt has on macOS. A message
+    /// that gets lost breaks the link.
+    Unreliable,
+}
+
+/// How RDMA is to be used.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rdma {
+    /// By rank and peer, the devices towards it.
+    pub(crate) devices: Option<Vec<Vec<Vec<String>>>>,
+    pub(crate) queue_pairs: Option<QueuePairs>,
+    pub(crate) gid_index: Option<usize>,
+    /// In place of the library of the system.
+    pub(crate) library: Option<Arc<dyn crate::transport::verbs::api::Library>>,
+}
+
 /// The checked configuration of one rank. See the [module](self) for the meaning of the values.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -164,6 +194,8 @@ pub struct Config {
     staging: usize,
     recorder: usize,
     liveness: Duration,
+    rdma: Rdma,
+    profile: Profile,
 }
 
 impl Config {
@@ -287,6 +319,20 @@ impl Config {
         self.liveness
     }
 
+    pub(crate) fn rdma(&self) -> &Rdma {
+        &self.rdma
+    }
+
+    /// The RDMA devices named by hand for each rank towards each other one.
+    pub fn rdma_devices(&self) -> Option<&[Vec<Vec<String>>]> {
+        self.rdma.devices.as_deref()
+    }
+
+    /// What messages, bytes and reductions cost.
+    pub(crate) fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
     /// What must be equal on all ranks, by name. Deadlines, links, interfaces and spinning may
     /// differ: links are agreed pair by pair, and the others are a rank's own affair.
     pub(crate) fn shared_settings(&self) -> Vec<(&'static str, String)> {
@@ -304,6 +350,7 @@ impl Config {
             ("staging", self.staging.to_string()),
             ("rank order", self.rank_order.to_string()),
             ("algorithm", algorithms),
+            ("profile", format!("{:08x}", self.profile.digest())),
         ]
     }
 

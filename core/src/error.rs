@@ -374,6 +374,8 @@ pub enum LinkKind {
     Memory,
     /// Shared memory of one host.
     Shm,
+    /// RDMA: verbs over Thunderbolt, Ethernet or InfiniBand.
+    Rdma,
     /// TCP sockets.
     Tcp,
 }
@@ -384,6 +386,7 @@ impl LinkKind {
         match self {
             LinkKind::Memory => "memory",
             LinkKind::Shm => "shm",
+            LinkKind::Rdma => "rdma",
             LinkKind::Tcp => "tcp",
         }
     }

@@ -21,6 +21,10 @@
 //! * [`trace`]: what has happened, readable at any time.
 //! * [`interrupt`]: ending waits at the program's wish.
 
+// Tests share a matrix of operations with a program that runs it over real devices.
+#[cfg(test)]
+extern crate self as lycaon;
+
 #[doc(hidden)]
 pub mod bench_support;
 pub(crate) mod bootstrap;
@@ -45,7 +49,7 @@ pub use collective::Algorithm;
 pub use config::Config;
 pub use dtype::{DType, Element, Op};
 pub use error::{Error, Result};
-pub use group::{Group, InProcess, Request, RequestCounts, in_process, init, init_with};
+pub use group::{Choice, Group, InProcess, Request, RequestCounts, in_process, init, init_with};
 pub use sys::buf::{OwnedBytes, OwnedBytesMut, Parcel};
 pub use work::Work;
 

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::BenchOptions;
 use crate::demo::DemoOptions;
+use crate::tune::TuneOptions;
 
 /// Collective communication for clusters of Macs and Linux machines.
 #[derive(Debug, Parser)]
@@ -31,6 +32,8 @@ pub(crate) enum Command {
     Bench(BenchOptions),
     /// Show what a group of ranks on this machine computes
     Demo(DemoOptions),
+    /// Measure the links of a group, and show which algorithms follow from that
+    Tune(TuneOptions),
     /// The process that holds the ranks of one job; started by `launch` only
     #[command(name = "__guardian", hide = true)]
     Guardian,
@@ -168,7 +171,7 @@ fn parse_env(text: OsString) -> Result<(OsString, OsString), String> {
 
 /// Refuses unknown names here, where one message says it, and not in every rank.
 pub(crate) fn parse_links(text: &str) -> Result<String, String> {
-    const KNOWN: [&str; 2] = ["shm", "tcp"];
+    const KNOWN: [&str; 3] = ["shm", "rdma", "tcp"];
     for name in text.split(',') {
         if !KNOWN.contains(&name.trim()) {
             return Err(format!("'{name}' is no kind of link; there are {}", KNOWN.join(", ")));

@@ -13,6 +13,7 @@ mod job;
 mod log;
 mod ranks;
 mod sys;
+mod tune;
 mod version;
 
 use std::ffi::OsString;
@@ -73,6 +74,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>, restart: &Restart) -> u8 {
         cli::Command::Launch(options) => job::launch(options, restart),
         cli::Command::Bench(options) => bench::run(&options, &args[1..], restart),
         cli::Command::Demo(options) => demo::run(&options, &args[1..], restart),
+        cli::Command::Tune(options) => tune::run(&options, &args[1..], restart),
         cli::Command::Guardian => job::guard(),
         cli::Command::Version => version::print(),
     }

@@ -35,6 +35,7 @@ pub(crate) struct Session {
     start_timeout: Duration,
     step: u32,
     local: Option<IpAddr>,
+    hub: Option<IpAddr>,
     over: bool,
 }
 
@@ -58,6 +59,7 @@ pub(crate) fn start(config: &Config) -> Result<Session, Error> {
         start_timeout: config.start_timeout(),
         step: 0,
         local: None,
+        hub: None,
         over: false,
     };
     let Some(ear) = ear else {
@@ -95,6 +97,7 @@ pub(crate) fn start(config: &Config) -> Result<Session, Error> {
         let joined = Seeker { config, introduction, token, began, deadline }.join()?;
         session.key = session_key(&joined.key, config.job(), &joined.session);
         session.local = joined.stream.local_addr().ok().map(|address| address.ip().to_canonical());
+        session.hub = joined.stream.peer_addr().ok().map(|address| address.ip().to_canonical());
         if let Err(error) = socket::tune_control(&joined.stream, config.liveness()) {
             tracing::warn!(%error, "options of the control connection could not be set");
         }
@@ -118,6 +121,11 @@ pub(crate) fn start(config: &Config) -> Result<Session, Error> {
 }
 
 impl Session {
+    /// The addresses of the control connection: the own one, and that of rank 0. Rank 0 has none.
+    pub(crate) fn addresses(&self) -> Option<(IpAddr, IpAddr)> {
+        self.local.zip(self.hub)
+    }
+
     /// This rank.
     pub(crate) fn rank(&self) -> usize {
         self.shared.rank

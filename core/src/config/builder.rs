@@ -4,11 +4,12 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Config, Interface, MAX_SIZE, Rendezvous, Token};
+use super::{Config, Interface, MAX_SIZE, QueuePairs, Rdma, Rendezvous, Token};
 use crate::bootstrap::env;
 use crate::call::Operation;
 use crate::collective::Algorithm;
 use crate::error::{ConfigError, LinkKind};
+use crate::tune::profile::Profile;
 
 /// The longest name of a job, in bytes.
 const MAX_JOB: usize = 255;
@@ -40,6 +41,8 @@ pub struct ConfigBuilder {
     staging: usize,
     recorder: usize,
     liveness: Duration,
+    rdma: Rdma,
+    profile: Option<PathBuf>,
 }
 
 impl Default for ConfigBuilder {
@@ -54,7 +57,7 @@ impl Default for ConfigBuilder {
             job: None,
             start_timeout: Duration::from_secs(60),
             timeout: Duration::from_secs(30),
-            links: vec![LinkKind::Shm, LinkKind::Tcp],
+            links: vec![LinkKind::Shm, LinkKind::Rdma, LinkKind::Tcp],
             rails: 1,
             host_id: None,
             interfaces: Vec::new(),
@@ -64,6 +67,8 @@ impl Default for ConfigBuilder {
             staging: 16 << 20,
             recorder: 256,
             liveness: Duration::from_secs(5),
+            rdma: Rdma::default(),
+            profile: None,
         }
     }
 }
@@ -232,6 +237,47 @@ impl ConfigBuilder {
         self
     }
 
+    /// The RDMA devices of each rank towards each other one, as many as there are cables; none
+    /// where two ranks have no cable. Without this they are found.
+    #[must_use]
+    pub fn rdma_devices(mut self, devices: Vec<Vec<Vec<String>>>) -> Self {
+        self.rdma.devices = Some(devices);
+        self
+    }
+
+    /// The type of RDMA queue pairs; without this, reliable ones where both ends have them.
+    #[must_use]
+    pub fn rdma_queue_pairs(mut self, kind: QueuePairs) -> Self {
+        self.rdma.queue_pairs = Some(kind);
+        self
+    }
+
+    /// Which of its identifiers (GIDs) an RDMA device uses; without this, one that fits the peer's.
+    #[must_use]
+    pub fn rdma_gid_index(mut self, index: usize) -> Self {
+        self.rdma.gid_index = Some(index);
+        self
+    }
+
+    /// A file with what messages, bytes and reductions cost on this cluster, as `lycaon tune`
+    /// writes it; without it, built-in numbers. All ranks need the same.
+    #[must_use]
+    pub fn profile(mut self, path: impl Into<PathBuf>) -> Self {
+        self.profile = Some(path.into());
+        self
+    }
+
+    /// Verbs in place of those of the system.
+    #[cfg(test)]
+    #[must_use]
+    pub(crate) fn verbs(
+        mut self,
+        library: std::sync::Arc<dyn crate::transport::verbs::api::Library>,
+    ) -> Self {
+        self.rdma.library = Some(library);
+        self
+    }
+
     /// Interval of the keep-alive on the control connection.
     #[must_use]
     pub fn liveness(mut self, interval: Duration) -> Self {
@@ -294,13 +340,13 @@ impl ConfigBuilder {
             let fits = duration >= Duration::from_millis(1) && duration <= MAX_DURATION;
             check(name, format!("{duration:?}"), fits, "from 1 ms to 100 days")?;
         }
-        check("links", "", !self.links.is_empty(), "at least one of shm, tcp")?;
+        check("links", "", !self.links.is_empty(), "at least one of shm, rdma, tcp")?;
         let mut links = self.links;
         if links.contains(&LinkKind::Memory) {
             return Err(value(
                 "links",
                 "memory",
-                "shm or tcp: memory joins threads, not processes",
+                "shm, rdma or tcp: memory joins threads, not processes",
             ));
         }
         let mut seen = Vec::new();
@@ -319,6 +365,11 @@ impl ConfigBuilder {
                 let good = is_name(name, 64) && name.chars().all(plain);
                 check("interface", name, good, "an IP address or the name of an interface")?;
             }
+        }
+        if let Some(devices) = &self.rdma.devices {
+            let square = devices.len() == size && devices.iter().all(|row| row.len() == size);
+            let given = format!("{} rows", devices.len());
+            check("RDMA devices", given, square, "a row and a cell for each rank of the group")?;
         }
         let staging_fits = (64 << 10..=1 << 40).contains(&self.staging);
         check("staging", self.staging, staging_fits, "from 64k to 1024G bytes")?;
@@ -347,6 +398,8 @@ impl ConfigBuilder {
             staging: self.staging,
             recorder: self.recorder,
             liveness: self.liveness,
+            rdma: self.rdma,
+            profile: self.profile.as_deref().map_or(Ok(Profile::BUILT_IN), Profile::load)?,
         })
     }
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bootstrap::interrupt;
 use crate::bootstrap::session::Session;
-use crate::config::{Config, Interface};
+use crate::config::{Config, Interface, QueuePairs};
 use crate::error::{LinkKind, Result, StartError};
 use crate::sys::host;
 use crate::sys::interfaces;
@@ -21,6 +21,9 @@ use crate::transport::arena::MAX_RANKS;
 use crate::transport::message::{Messenger, Settings};
 use crate::transport::shm::{self, Offer, Segment, ShmError, ShmHost};
 use crate::transport::tcp::{self, Candidate, EstablishError, Listener};
+use crate::transport::verbs;
+use crate::transport::verbs::api::{Library, QpType, VerbsError};
+use crate::transport::verbs::cards::{self, Cards, Wish, cables};
 
 use super::{Arenas, Fabric, Matrix, WaitPolicy};
 
@@ -39,6 +42,10 @@ struct Card {
     tcp: Vec<Candidate>,
     /// Processor cores it may use.
     cores: usize,
+    /// Its RDMA devices.
+    rdma: Cards,
+    /// Over which addresses it has met rank 0: its own, and that of rank 0.
+    met: Option<(IpAddr, IpAddr)>,
 }
 
 /// How a step went on a rank: what failed, if something did.
@@ -82,24 +89,44 @@ fn make_links(session: &mut Session, config: &Config) -> Result<Links, StartErro
         true => Some(listen(config).map_err(system(rank, "listen for data links"))?),
         false => None,
     };
+    let library = verbs(config);
     let card = Card {
         host: config.host_id().map_or_else(host::identity, str::to_owned),
         links: config.links().to_vec(),
         tcp: listener.as_ref().map_or_else(Vec::new, |l| l.candidates().to_vec()),
         cores: std::thread::available_parallelism().map_or(1, usize::from),
+        rdma: match &library {
+            Some(Ok(library)) => cards::look_in_time(library, &wish(config)),
+            Some(Err(problem)) => Cards::without(&wish(config), &problem.to_string()),
+            None => Cards::default(),
+        },
+        met: session.addresses(),
     };
-    let cards: Vec<Card> = exchange(session, "capabilities", &card)?;
+    let mut cards: Vec<Card> = exchange(session, "capabilities", &card)?;
+    for rank in 1..cards.len() {
+        if let Some((own, hub)) = cards[rank].met {
+            cards[rank].rdma.addresses.push(own);
+            cards[0].rdma.addresses.push(hub);
+        }
+    }
     let hosts = hosts(&cards);
+    if let Some((first, second, reason)) = mistake(&cards, &hosts) {
+        return Err(StartError::NoLink { first, second, reason });
+    }
     let own_host: Vec<usize> = (0..cards.len()).filter(|r| hosts[*r] == hosts[rank]).collect();
 
-    // Shared memory first: where it cannot be had, the pairs are joined by something else.
+    // RDMA and shared memory first: where they cannot be had, the pairs are joined by something
+    // else.
+    let (mut rdma, failures) = join_by_rdma(session, library, &cards, &hosts)?;
+    let agree = |a: usize, b: usize, shm: bool| {
+        let rdma = !failures.contains_key(&(a.min(b), a.max(b)));
+        agree(&cards, &hosts, a, b, shm, rdma)
+    };
     let sharing = |of: usize| -> Vec<usize> {
         let mates = |r: &usize| hosts[*r] == hosts[of];
         let ranks: Vec<usize> = (0..cards.len()).filter(mates).collect();
         let shares = |r: &&usize| {
-            ranks.iter().any(|other| {
-                other != *r && agree(&cards, &hosts, **r, *other, true) == Some(LinkKind::Shm)
-            })
+            ranks.iter().any(|other| other != *r && agree(**r, *other, true) == Some(LinkKind::Shm))
         };
         ranks.iter().filter(shares).copied().collect()
     };
@@ -111,15 +138,17 @@ fn make_links(session: &mut Session, config: &Config) -> Result<Links, StartErro
     let mut kinds = vec![LinkKind::Memory; size * size];
     for first in 0..size {
         for second in first + 1..size {
-            let kind = agree(&cards, &hosts, first, second, shm_works(first)).ok_or_else(|| {
-                let reason = why_not(&cards, &hosts, &problems, first, second);
+            let kind = agree(first, second, shm_works(first)).ok_or_else(|| {
+                let failure = failures.get(&(first, second)).map(String::as_str);
+                let reason = why_not(&cards, &hosts, &problems, failure, first, second);
                 StartError::NoLink { first, second, reason }
             })?;
             kinds[first * size + second] = kind;
         }
     }
     let cores = cards.iter().map(|card| card.cores).collect();
-    let matrix = Matrix::new(hosts.clone(), cores, |low, high| kinds[low * size + high]);
+    let matrix = Matrix::new(hosts.clone(), cores, |low, high| kinds[low * size + high])
+        .with_cables(|rank, peer| devices(&cards, rank, peer));
 
     let poller = Poller::new().map_err(system(rank, "make a poller"))?;
     let mut names: Vec<Option<(LinkKind, String)>> = vec![None; size];
@@ -136,12 +165,109 @@ fn make_links(session: &mut Session, config: &Config) -> Result<Links, StartErro
         transports.push(Box::new(transport));
         arenas = Arenas::for_host(segment, own_sharing, config.staging());
     }
+    for (peer, detail) in rdma.details.iter().enumerate().filter(|(_, text)| !text.is_empty()) {
+        names[peer] = Some((LinkKind::Rdma, detail.clone()));
+    }
+    if rdma.links.iter().any(|links| !links.is_empty()) {
+        let links = std::mem::take(&mut rdma.links);
+        let transport = verbs::transport(&poller, links, &rdma.ports)
+            .map_err(system(rank, "use the RDMA links"))?;
+        transports.push(Box::new(transport));
+    }
     if let Some(transport) =
         connect(session, config, listener, &cards, &matrix, &poller, &mut names)?
     {
         transports.push(Box::new(transport));
     }
     Ok(Links { names, matrix, arenas, poller, transports, local: own_host.len() })
+}
+
+/// Where RDMA devices are to be looked for; `None` if no link may use them.
+fn verbs(config: &Config) -> Option<Result<Arc<dyn Library>, VerbsError>> {
+    let wanted = config.links().contains(&LinkKind::Rdma);
+    wanted.then(|| match &config.rdma().library {
+        Some(library) => Ok(Arc::clone(library)),
+        None => verbs::ffi::library(),
+    })
+}
+
+fn wish(config: &Config) -> Wish {
+    let rdma = config.rdma();
+    let named = rdma.devices.as_ref().map(|table| {
+        let row = table[config.rank()].iter().cloned().enumerate();
+        row.filter(|(_, names)| !names.is_empty()).collect()
+    });
+    Wish {
+        named,
+        kind: rdma.queue_pairs.map(|kind| match kind {
+            QueuePairs::Reliable => QpType::Rc,
+            QueuePairs::Unreliable => QpType::Uc,
+        }),
+        gid_index: rdma.gid_index.map(|index| u32::try_from(index).unwrap_or(u32::MAX)),
+    }
+}
+
+/// Why pairs of ranks, the lower one first, have no RDMA link.
+type RdmaFailures = std::collections::BTreeMap<(usize, usize), String>;
+
+/// Makes the RDMA links of this rank. All ranks call it, also those that need none.
+fn join_by_rdma(
+    session: &mut Session,
+    library: Option<Result<Arc<dyn Library>, VerbsError>>,
+    cards: &[Card],
+    hosts: &[usize],
+) -> Result<(verbs::establish::Made, RdmaFailures), StartError> {
+    let wanted = |a: usize, b: usize| agree(cards, hosts, a, b, true, true) == Some(LinkKind::Rdma);
+    let all: Vec<Cards> = cards.iter().map(|card| card.rdma.clone()).collect();
+    let secret = session.token_key().iter().fold(0x9e37_79b9_7f4a_7c15, |secret, byte| {
+        (secret ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    let (me, deadline) = (session.rank(), session.deadline());
+    // Others may have pairs of their own: the exchanges are everybody's.
+    let library = library.and_then(Result::ok);
+    let request = verbs::establish::Request::new(me, &all, &wanted, library, secret, deadline);
+    let made =
+        verbs::establish::establish(&request, &mut |what, bytes| session.exchange(what, bytes))?;
+    for ((first, second), reason) in &made.failures {
+        if request.me == *first || request.me == *second {
+            tracing::warn!(first, second, reason, "no RDMA link");
+        }
+    }
+    let failures = made.failures.clone();
+    Ok((made, failures))
+}
+
+/// A rank's devices that lead to another rank, by their place in its list.
+fn devices(cards: &[Card], rank: usize, peer: usize) -> Vec<u32> {
+    let own = &cards[rank].rdma;
+    let place = |name: &str| own.devices.iter().position(|device| device.name == name);
+    let cables = cables((rank, own), (peer, &cards[peer].rdma));
+    let places = cables.iter().filter_map(|cable| place(&cable.own.name));
+    places.filter_map(|place| u32::try_from(place).ok()).collect()
+}
+
+/// What was set by hand for a pair of ranks that RDMA is to join and cannot be: it does not go over
+/// something slower in silence.
+fn mistake(cards: &[Card], hosts: &[usize]) -> Option<(usize, usize, String)> {
+    for second in 0..cards.len() {
+        for first in 0..second {
+            let mut both =
+                cards[first].links.iter().filter(|kind| cards[second].links.contains(kind));
+            let before = |kind: &&LinkKind| match kind {
+                LinkKind::Shm => hosts[first] == hosts[second],
+                kind => **kind != LinkKind::Memory,
+            };
+            if both.find(before) != Some(&LinkKind::Rdma) {
+                continue;
+            }
+            let pair = ((first, &cards[first].rdma), (second, &cards[second].rdma));
+            if let Some(text) = cards::mistake(pair.0, pair.1) {
+                let rest = "correct it, or leave rdma out of LYCAON_LINKS to go without";
+                return Some((first, second, format!("{text}; {rest}")));
+            }
+        }
+    }
+    None
 }
 
 /// A number per host, by rank.
@@ -157,10 +283,14 @@ fn agree(
     first: usize,
     second: usize,
     shm: bool,
+    rdma: bool,
 ) -> Option<LinkKind> {
     let (low, high) = (first.min(second), first.max(second));
     let possible = |kind: &LinkKind| match kind {
         LinkKind::Shm => shm && hosts[low] == hosts[high],
+        LinkKind::Rdma => {
+            rdma && !cables((low, &cards[low].rdma), (high, &cards[high].rdma)).is_empty()
+        }
         LinkKind::Tcp => true,
         LinkKind::Memory => false,
     };
@@ -172,6 +302,7 @@ fn why_not(
     cards: &[Card],
     hosts: &[usize],
     problems: &[Option<String>],
+    rdma: Option<&str>,
     first: usize,
     second: usize,
 ) -> String {
@@ -189,6 +320,26 @@ fn why_not(
             "; they are on different hosts ({} and {})",
             cards[first].host, cards[second].host
         );
+    }
+    let both = |kind| [first, second].iter().all(|rank| cards[*rank].links.contains(kind));
+    if both(&LinkKind::Rdma) {
+        match rdma {
+            Some(failure) => reason += &format!("; RDMA: {failure}"),
+            None => {
+                reason +=
+                    "; RDMA: no devices of the two are named for each other or share a network";
+                for rank in [first, second] {
+                    for problem in &cards[rank].rdma.problems {
+                        reason += &format!("; rank {rank}: {problem}");
+                    }
+                    let names: Vec<&str> =
+                        cards[rank].rdma.devices.iter().map(|card| card.name.as_str()).collect();
+                    if !names.is_empty() {
+                        reason += &format!("; rank {rank} has {}", names.join(", "));
+                    }
+                }
+            }
+        }
     }
     for (rank, problem) in problems.iter().enumerate() {
         if let Some(problem) = problem {

@@ -33,6 +33,9 @@ pub(crate) use watch::{LocalWatch, Scope, Watch};
 /// How often a sleeping thread looks whether it should stop waiting.
 pub(crate) const LOOK: Duration = Duration::from_millis(25);
 
+/// How long a thread sleeps at a time if one of the transports cannot wake it.
+const NAP: Duration = Duration::from_micros(200);
+
 /// The links of this process to the other ranks of the job.
 pub(crate) struct Fabric {
     /// How failures elsewhere become known.
@@ -234,6 +237,9 @@ impl Fabric {
         if !armed {
             return;
         }
+        // Where no file descriptor tells, sleeping is a matter of a moment.
+        let blind = core.transports.iter().any(|transport| !transport.capabilities().can_sleep);
+        let limit = if blind { limit.min(NAP) } else { limit };
         if core.sleeping {
             core.followers += 1;
             let (mut core, _) =

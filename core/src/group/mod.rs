@@ -2,7 +2,9 @@
 
 mod async_ops;
 mod core;
+mod describe;
 mod health;
+mod measure;
 mod ops;
 mod request;
 mod split;
@@ -19,6 +21,7 @@ use crate::collective::Algorithm;
 use crate::error::{Cause, Result};
 use crate::trace::{LinkInfo, Progress, Record};
 
+pub use describe::Choice;
 pub use request::{Request, RequestCounts};
 pub use start::{InProcess, in_process, init, init_with};
 

@@ -114,7 +114,11 @@ pub fn in_process(size: usize, options: &InProcess) -> Result<Vec<Group>> {
     let policy = WaitPolicy::for_ranks(size, None);
     let settings = Arc::new(Settings { recorder_length: RECORDER, start_timeout: options.timeout });
     let members: Arc<[usize]> = (0..size).collect();
-    let hand = Hand { algorithms: options.algorithms.clone(), rank_order: options.rank_order };
+    let hand = Hand {
+        algorithms: options.algorithms.clone(),
+        rank_order: options.rank_order,
+        ..Hand::default()
+    };
     let watches = LocalWatch::for_job(size);
     let mut groups = Vec::with_capacity(size);
     for (rank, (endpoint, watch)) in endpoints.into_iter().zip(watches).enumerate() {

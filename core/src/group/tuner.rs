@@ -16,6 +16,8 @@ pub(crate) struct Hand {
     pub(crate) algorithms: Vec<(Operation, Algorithm)>,
     /// Only algorithms that sum in rank order.
     pub(crate) rank_order: bool,
+    /// What everything costs.
+    pub(crate) profile: Profile,
 }
 
 impl Hand {
@@ -24,6 +26,7 @@ impl Hand {
         Hand {
             algorithms: Operation::ALL.into_iter().filter_map(choice).collect(),
             rank_order: config.rank_order(),
+            profile: *config.profile(),
         }
     }
 }
@@ -37,7 +40,6 @@ pub(crate) struct Tuner {
     crowding: u32,
     hand: Hand,
     limits: Limits,
-    profile: Profile,
 }
 
 impl Tuner {
@@ -46,7 +48,8 @@ impl Tuner {
         let links = match matrix {
             Some(matrix) => Links::of(members.len(), |first, second| {
                 matrix.kind(members[first], members[second])
-            }),
+            })
+            .with_cables(members.len(), |rank, peer| matrix.cables(members[rank], members[peer])),
             None => Links::all(LinkKind::Memory),
         };
         Tuner {
@@ -56,7 +59,6 @@ impl Tuner {
             crowding: matrix.map_or(1000, |matrix| matrix.crowding(members)),
             hand,
             limits: Limits::default(),
-            profile: Profile::BUILT_IN,
         }
     }
 
@@ -75,6 +77,11 @@ impl Tuner {
 
     /// For `bytes` of one contribution, or of one block.
     pub(crate) fn choose(&self, operation: Operation, bytes: u64) -> Algorithm {
+        self.decide(operation, self.whole(operation, bytes), Shape::Uniform)
+    }
+
+    /// From the bytes of one contribution or block to those that the cost is computed for.
+    fn whole(&self, operation: Operation, bytes: u64) -> u64 {
         let blocks = match operation {
             Operation::AllGather
             | Operation::ReduceScatter
@@ -83,7 +90,7 @@ impl Tuner {
             | Operation::AllToAll => self.size as u64,
             _ => 1,
         };
-        self.decide(operation, bytes.saturating_mul(blocks), Shape::Uniform)
+        bytes.saturating_mul(blocks)
     }
 
     /// For a call. `at_root`: only the root knows the counts.
@@ -106,7 +113,11 @@ impl Tuner {
         if self.arena && by_hand.is_none() && !operation.is_point_to_point() {
             return Algorithm::Arena;
         }
-        let facts = Facts {
+        tune::choose(&self.facts(operation, bytes, shape), &self.hand.profile)
+    }
+
+    fn facts(&self, operation: Operation, bytes: u64, shape: Shape) -> Facts {
+        Facts {
             operation,
             size: self.size,
             bytes,
@@ -115,9 +126,31 @@ impl Tuner {
             arena: self.arena,
             crowding: self.crowding,
             rank_order: self.hand.rank_order,
-            by_hand,
-        };
-        tune::choose(&facts, &self.profile)
+            by_hand: self.by_hand(operation),
+        }
+    }
+
+    /// The table of what an operation on so many bytes, as for [`Tuner::choose`], would cost with
+    /// each algorithm. In shared memory the arena is not weighed against the others.
+    pub(crate) fn explain(&self, operation: Operation, bytes: u64) -> String {
+        let bytes = self.whole(operation, bytes);
+        let mut facts = self.facts(operation, bytes, Shape::Uniform);
+        if self.arena && facts.by_hand.is_none() {
+            facts.by_hand = Some(Algorithm::Arena);
+        }
+        tune::explain::explain(&facts, &self.hand.profile)
+    }
+
+    /// From which size on an operation takes which algorithm; sizes as for [`Tuner::choose`].
+    pub(crate) fn thresholds(&self, operation: Operation) -> Vec<(u64, Algorithm)> {
+        let mut ranges: Vec<(u64, Algorithm)> = Vec::new();
+        for bytes in std::iter::once(0).chain((0..=40).map(|log| 1_u64 << log)) {
+            let algorithm = self.choose(operation, bytes);
+            if ranges.last().is_none_or(|(_, last)| *last != algorithm) {
+                ranges.push((bytes, algorithm));
+            }
+        }
+        ranges
     }
 
     fn by_hand(&self, operation: Operation) -> Option<Algorithm> {

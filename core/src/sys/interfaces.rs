@@ -40,6 +40,8 @@ pub(crate) struct LocalAddress {
     pub ip: IpAddr,
     /// Which interface a link-local IPv6 address belongs to; else 0.
     pub scope: u32,
+    /// Bits of the address that all addresses of its network share.
+    pub prefix: u8,
     /// Whether the interface is up.
     pub up: bool,
     /// What kind of interface it is.
@@ -68,6 +70,10 @@ pub(crate) fn local_addresses() -> io::Result<Vec<LocalAddress>> {
             LocalAddress {
                 ip,
                 scope: if link_local { interface.index.unwrap_or(0) } else { 0 },
+                prefix: match &interface.addr {
+                    if_addrs::IfAddr::V4(address) => address.prefixlen,
+                    if_addrs::IfAddr::V6(address) => address.prefixlen,
+                },
                 up: interface.is_oper_up() || interface.is_loopback(),
                 medium: medium(&interface.name, interface.is_loopback(), interface.is_p2p()),
                 speed: speed(&interface.name),

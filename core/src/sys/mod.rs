@@ -16,5 +16,7 @@ pub(crate) mod process;
 pub(crate) mod ring;
 pub(crate) mod shm;
 pub(crate) mod simd;
+#[allow(dead_code)]
+pub(crate) mod slab;
 pub(crate) mod socket;
 pub(crate) mod stream_copy;

@@ -182,12 +182,14 @@ fn try_lock(file: &OwnedFd, rank: usize) -> io::Result<()> {
     }
 }
 
+// The types of the constant and of the field differ between systems.
+#[allow(clippy::unnecessary_cast)]
 fn is_locked(file: &OwnedFd, rank: usize) -> io::Result<bool> {
     let mut request = lock_request(rank);
     // SAFETY: a live descriptor and a valid request, which the kernel overwrites.
     match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLK, &raw mut request) } {
         -1 => Err(io::Error::last_os_error()),
-        _ => Ok(i32::from(request.l_type) != i32::from(libc::F_UNLCK as i16)),
+        _ => Ok(request.l_type as i32 != libc::F_UNLCK as i32),
     }
 }
 

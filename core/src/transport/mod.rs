@@ -19,6 +19,8 @@ pub(crate) mod message;
 pub(crate) mod shm;
 pub(crate) mod stream;
 pub(crate) mod tcp;
+#[allow(dead_code)]
+pub(crate) mod verbs;
 
 use crate::call::Signature;
 use crate::error::LinkKind;

@@ -12,7 +12,8 @@
 //!
 //! - *rounds*: messages that have to follow each other,
 //! - *messages*: sent and received by the busiest rank,
-//! - *bytes*: sent or received by the busiest rank, whichever is more (links are full duplex),
+//! - *bytes*: sent or received by the busiest rank, whichever is more (links are full duplex). Where
+//!   links are cables of their own, β is divided by how many of them are at work at once,
 //! - *reduced*: bytes that its reductions read.
 //!
 //! With several ranks to a core, all that is work of a processor takes longer by that factor.
@@ -40,6 +41,8 @@ pub(crate) struct Cost {
     pub reduced: u128,
     /// The link that it is computed for; `None` for the arena.
     pub link: Option<LinkKind>,
+    /// Cables at work at once, in thousandths.
+    pub width: u32,
     /// The time in picoseconds.
     pub picoseconds: u128,
 }
@@ -56,16 +59,28 @@ pub(super) fn cost(facts: &Facts, algorithm: Algorithm, profile: &Profile) -> Co
         Algorithm::Ring => (Some(facts.links.ring), profile.link(facts.links.ring)),
         _ => (Some(facts.links.any), profile.link(facts.links.any)),
     };
+    let width = match (algorithm, facts.operation) {
+        (Algorithm::Arena, _) => 1000,
+        (Algorithm::Ring, Operation::Broadcast) | (Algorithm::Logarithmic, _) => {
+            facts.links.width.one
+        }
+        (Algorithm::Ring, _) => facts.links.width.ring,
+        _ => facts.links.width.all,
+    }
+    .max(1);
     let crowding = u128::from(facts.crowding.max(1000));
     let transport = rounds
         .saturating_mul(prices.latency_ps.into())
         .saturating_add(messages.saturating_mul(prices.message_ps.into()))
-        .saturating_add(bytes.saturating_mul(prices.kib_ps.into()) / 1024);
+        .saturating_add(
+            (bytes.saturating_mul(prices.kib_ps.into()) / 1024).saturating_mul(1000)
+                / u128::from(width),
+        );
     let slower = 1_000_000 + u128::from(prices.processor_permille) * (crowding - 1000);
     let reduction = reduced.saturating_mul(profile.reduce_kib_ps.into()) / 1024;
     let picoseconds = (transport.saturating_mul(slower) / 1_000_000)
         .saturating_add(reduction.saturating_mul(crowding) / 1000);
-    Cost { rounds, messages, bytes, reduced, link, picoseconds }
+    Cost { rounds, messages, bytes, reduced, link, width, picoseconds }
 }
 
 /// Rounds, messages, bytes and reduced bytes of a message algorithm.

@@ -21,18 +21,20 @@ pub(crate) fn explain(facts: &Facts, profile: &Profile) -> String {
     );
     let _ = writeln!(
         text,
-        "  {:<10} {:<7} {:>7} {:>9} {:>14} {:>14} {:>12}",
-        "algorithm", "link", "rounds", "messages", "bytes", "reduced", "time (us)"
+        "  {:<11} {:<7} {:>6} {:>7} {:>9} {:>14} {:>14} {:>12}",
+        "algorithm", "link", "cables", "rounds", "messages", "bytes", "reduced", "time (us)"
     );
     for algorithm in Algorithm::ALL.into_iter().filter(|algorithm| allowed(facts, *algorithm)) {
-        let Cost { rounds, messages, bytes, reduced, link, picoseconds } =
+        let Cost { rounds, messages, bytes, reduced, link, width, picoseconds } =
             cost(facts, algorithm, profile);
         let _ = writeln!(
             text,
-            "{} {:<10} {:<7} {rounds:>7} {messages:>9} {bytes:>14} {reduced:>14} {:>10}.{}",
+            "{} {:<11} {:<7} {:>4}.{} {rounds:>7} {messages:>9} {bytes:>14} {reduced:>14} {:>10}.{}",
             if algorithm == chosen { '*' } else { ' ' },
             algorithm.name(),
             link.map_or("arena", |link| link.name()),
+            width / 1000,
+            width / 100 % 10,
             picoseconds / 1_000_000,
             picoseconds / 100_000 % 10,
         );

@@ -9,7 +9,10 @@
 //!
 //! In outline, for all_reduce: the arena where all ranks share memory; else direct while a message
 //! costs more than its bytes, and two-step for long ones. Recursive doubling is for many ranks and
-//! short messages; the ring is for groups in which neighbours have better links than others.
+//! short messages; the ring is for groups in which neighbours have better links than others. Over RDMA
+//! the price of a byte is that of one cable, divided by the cables that an algorithm has at work at
+//! once: in a mesh with a cable for each pair the direct algorithms use all of a rank's cables, the ring
+//! those to its neighbours, and the logarithmic ones those to one rank at a time.
 
 pub(crate) mod cost;
 pub(crate) mod explain;
@@ -21,19 +24,86 @@ use crate::call::Operation;
 use crate::collective::{Algorithm, Shape, sums_in_rank_order, supports};
 use crate::error::LinkKind;
 
-/// The links of a group in two words. The same on all ranks.
+/// The links of a group in few words. The same on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Links {
     /// The slowest kind of link between any two ranks.
     pub any: LinkKind,
     /// The slowest kind of link between neighbours of the ring 0, 1, …, size − 1, 0.
     pub ring: LinkKind,
+    /// How many of its cables the busiest rank has at work at once.
+    pub width: Width,
+}
+
+/// Cables at work at once, in thousandths, by how a rank's messages go. Without RDMA it is one: more
+/// sockets do not make a network wider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Width {
+    /// To all others at the same time.
+    pub all: u32,
+    /// To one other rank.
+    pub one: u32,
+    /// To the neighbours in the ring, half of it each way.
+    pub ring: u32,
+}
+
+impl Width {
+    /// Everything goes over one.
+    pub(crate) const ONE: Width = Width { all: 1000, one: 1000, ring: 1000 };
 }
 
 impl Links {
     /// All links are of one kind.
     pub(crate) const fn all(kind: LinkKind) -> Self {
-        Links { any: kind, ring: kind }
+        Links { any: kind, ring: kind, width: Width::ONE }
+    }
+
+    /// With the cables of RDMA links: `devices(rank, peer)` are the devices of `rank` that lead to
+    /// `peer`, one per cable, none for a pair that is joined by something else.
+    pub(crate) fn with_cables<'a>(
+        mut self,
+        size: usize,
+        devices: impl Fn(usize, usize) -> &'a [u32],
+    ) -> Self {
+        // The load of the fullest device, if what a rank sends is spread over some peers.
+        let fullest = |peers: &dyn Fn(usize) -> Vec<usize>| -> Option<u64> {
+            let load = |rank: usize| {
+                let peers = peers(rank);
+                let mut loads: Vec<(u32, u64)> = Vec::new();
+                for peer in &peers {
+                    let cables = devices(rank, *peer);
+                    for device in cables {
+                        let part = WHOLE / (peers.len() * cables.len()) as u64;
+                        match loads.iter_mut().find(|(known, _)| known == device) {
+                            Some((_, load)) => *load += part,
+                            None => loads.push((*device, part)),
+                        }
+                    }
+                }
+                loads.into_iter().map(|(_, load)| load).max()
+            };
+            (0..size).filter_map(load).max()
+        };
+        let width = |load: Option<u64>| match load {
+            Some(load) => u32::try_from(1000 * WHOLE / load.max(1)).unwrap_or(u32::MAX),
+            None => 1000,
+        };
+        if self.any == LinkKind::Rdma {
+            self.width.all = width(fullest(&|rank| (0..size).filter(|r| *r != rank).collect()));
+            let pairs = (0..size).flat_map(|a| (0..size).map(move |b| (a, b)));
+            let cables = pairs.filter(|(a, b)| a != b).map(|(a, b)| devices(a, b).len());
+            let least = cables.filter(|cables| *cables > 0).min().unwrap_or(1);
+            self.width.one = u32::try_from(1000 * least).unwrap_or(u32::MAX);
+        }
+        if self.ring == LinkKind::Rdma {
+            let neighbours = |rank: usize| {
+                let mut both = vec![(rank + 1) % size, (rank + size - 1) % size];
+                both.dedup();
+                both
+            };
+            self.width.ring = width(fullest(&neighbours));
+        }
+        self
     }
 
     /// From the kind of link of each pair; `kind` is asked for pairs of different ranks only.
@@ -50,9 +120,13 @@ impl Links {
             ring: slowest(
                 &mut (0..size).map(|rank| (rank, (rank + 1) % size)).filter(|(a, b)| a != b),
             ),
+            width: Width::ONE,
         }
     }
 }
+
+/// All that a rank sends, for [`Links::with_cables`].
+const WHOLE: u64 = 1_000_000_000;
 
 /// How crowded a host is: ranks per core, in thousandths, at least 1000. A group takes the largest
 /// number of its hosts.

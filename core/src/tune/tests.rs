@@ -24,7 +24,7 @@ fn facts(operation: Operation, size: usize, bytes: u64, kind: LinkKind) -> Facts
 fn simple() -> Profile {
     let link =
         LinkProfile { latency_ps: 1000, message_ps: 10, kib_ps: 1024, processor_permille: 1000 };
-    Profile { memory: link, shm: link, tcp: link, arena: link, reduce_kib_ps: 2048 }
+    Profile { memory: link, shm: link, rdma: link, tcp: link, arena: link, reduce_kib_ps: 2048 }
 }
 
 fn time(operation: Operation, algorithm: Algorithm, size: usize, bytes: u64) -> u128 {
@@ -73,7 +73,7 @@ fn crowded_cores_slow_down_what_a_processor_does() {
 #[test]
 fn short_messages_go_straight_and_long_ones_in_two_steps() {
     let profile = Profile::BUILT_IN;
-    for kind in [LinkKind::Memory, LinkKind::Shm, LinkKind::Tcp] {
+    for kind in [LinkKind::Memory, LinkKind::Shm, LinkKind::Rdma, LinkKind::Tcp] {
         for size in [2, 3, 4, 8] {
             let at = |bytes| choose(&facts(Operation::AllReduce, size, bytes, kind), &profile);
             assert!(matches!(at(8), Direct | Logarithmic), "{kind}, {size}: {}", at(8));
@@ -104,7 +104,7 @@ fn the_crossover_is_where_the_costs_are_equal() {
 #[test]
 fn a_ring_is_chosen_where_only_neighbours_have_fast_links() {
     let mut links = facts(Operation::AllReduce, 6, 64 << 20, LinkKind::Tcp);
-    links.links = Links { any: LinkKind::Tcp, ring: LinkKind::Shm };
+    links.links = Links { any: LinkKind::Tcp, ring: LinkKind::Shm, width: Width::ONE };
     assert_eq!(choose(&links, &Profile::BUILT_IN), Ring);
     let neighbours = |a: usize, b: usize| match a.abs_diff(b) {
         1 | 5 => LinkKind::Shm,
@@ -116,6 +116,49 @@ fn a_ring_is_chosen_where_only_neighbours_have_fast_links() {
         Links::of(2, |a, b| if a == b { LinkKind::Tcp } else { LinkKind::Shm }).ring,
         LinkKind::Shm
     );
+}
+
+#[test]
+fn cables_of_their_own_make_a_mesh_wider_and_more_of_them_a_ring() {
+    // A device for each peer, so many cables to each: the devices of a rank are numbered.
+    let mesh = |size: usize, cables: u32| -> Vec<Vec<Vec<u32>>> {
+        let cell = |rank: usize, peer: usize| match rank == peer {
+            true => Vec::new(),
+            false => (0..cables).map(|cable| peer as u32 * cables + cable).collect(),
+        };
+        (0..size).map(|rank| (0..size).map(|peer| cell(rank, peer)).collect()).collect()
+    };
+    let width = |size: usize, table: &[Vec<Vec<u32>>]| {
+        Links::all(LinkKind::Rdma).with_cables(size, |rank, peer| &table[rank][peer]).width
+    };
+    assert_eq!(width(2, &mesh(2, 1)), Width::ONE);
+    assert_eq!(width(2, &mesh(2, 3)), Width { all: 3000, one: 3000, ring: 3000 });
+    assert_eq!(width(4, &mesh(4, 1)), Width { all: 3000, one: 1000, ring: 2000 });
+    assert_eq!(width(3, &mesh(3, 2)), Width { all: 4000, one: 2000, ring: 4000 });
+    // One device for everybody is no wider than one, and the narrowest pair counts.
+    let shared = vec![vec![vec![0_u32]; 4]; 4];
+    assert_eq!(width(4, &shared), Width::ONE);
+    let mut uneven = mesh(3, 2);
+    (uneven[0][1], uneven[1][0]) = (vec![2], vec![0]);
+    assert_eq!(width(3, &uneven), Width { all: 2000, one: 1000, ring: 2000 });
+    // Links of another kind are not counted.
+    let tcp = Links::all(LinkKind::Tcp).with_cables(4, |rank, peer| &shared[rank][peer]);
+    assert_eq!(tcp, Links::all(LinkKind::Tcp));
+
+    // What it is for: with a cable per pair, four ranks are better off with all of them at once.
+    let mut f = facts(Operation::AllReduce, 4, 1 << 20, LinkKind::Rdma);
+    let narrow = cost(&f, TwoStep, &simple()).picoseconds;
+    let table = mesh(4, 1);
+    f.links = f.links.with_cables(4, |rank, peer| &table[rank][peer]);
+    let wide = cost(&f, TwoStep, &simple());
+    assert_eq!(wide.width, 3000);
+    let bytes = 2 * (3 << 20) / 4;
+    assert_eq!(narrow - wide.picoseconds, bytes - bytes / 3);
+    // A ring with two cables between neighbours and one between the others goes round.
+    f = facts(Operation::AllReduce, 4, 256 << 20, LinkKind::Rdma);
+    f.links.width = Width { all: 1000, one: 1000, ring: 4000 };
+    assert_eq!(choose(&f, &Profile::BUILT_IN), Ring);
+    assert_eq!(choose(&Facts { bytes: 8, ..f }, &Profile::BUILT_IN), Direct);
 }
 
 #[test]
@@ -151,14 +194,14 @@ fn the_table_marks_what_is_chosen() {
     (f.arena, f.by_hand) = (true, Some(Direct));
     let text = explain(&f, &Profile::BUILT_IN);
     assert!(text.contains("direct by hand") && text.contains("\n* direct"), "{text}");
-    assert!(text.lines().any(|line| line.starts_with("  arena      arena")), "{text}");
+    assert!(text.lines().any(|line| line.starts_with("  arena       arena")), "{text}");
 }
 
 fn any_facts() -> impl Strategy<Value = Facts> {
     let operations = Operation::ALL
         .into_iter()
         .filter(|operation| !operation.is_point_to_point() && *operation != Operation::Split);
-    let kinds = vec![LinkKind::Memory, LinkKind::Shm, LinkKind::Tcp];
+    let kinds = vec![LinkKind::Memory, LinkKind::Shm, LinkKind::Rdma, LinkKind::Tcp];
     (
         proptest::sample::select(operations.collect::<Vec<_>>()),
         1..5000_usize,
@@ -167,21 +210,27 @@ fn any_facts() -> impl Strategy<Value = Facts> {
         (proptest::sample::select(kinds.clone()), proptest::sample::select(kinds)),
         (any::<bool>(), any::<bool>()),
         proptest::option::of(proptest::sample::select(Algorithm::ALL.to_vec())),
-        any::<u32>(),
+        (any::<u32>(), any::<(u32, u32, u32)>()),
     )
-        .prop_map(|(operation, size, bytes, shape, (any, ring), flags, by_hand, crowding)| {
-            Facts {
-                operation,
-                size,
-                bytes,
-                shape,
-                links: Links { any, ring },
-                arena: flags.0,
-                rank_order: flags.1,
-                by_hand,
-                crowding,
-            }
-        })
+        .prop_map(
+            |(operation, size, bytes, shape, (any, ring), flags, by_hand, (crowding, width))| {
+                Facts {
+                    operation,
+                    size,
+                    bytes,
+                    shape,
+                    links: Links {
+                        any,
+                        ring,
+                        width: Width { all: width.0, one: width.1, ring: width.2 },
+                    },
+                    arena: flags.0,
+                    rank_order: flags.1,
+                    by_hand,
+                    crowding,
+                }
+            },
+        )
 }
 
 proptest! {

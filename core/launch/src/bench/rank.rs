@@ -70,7 +70,9 @@ pub(super) fn run(options: &BenchOptions) -> Result<u8, BenchError> {
 fn join(options: &BenchOptions) -> Result<Group, BenchError> {
     let mut builder = ConfigBuilder::from_env().map_err(lycaon::Error::from)?;
     if let Some(links) = &options.links {
-        let kind = |name| [LinkKind::Shm, LinkKind::Tcp].into_iter().find(|k| k.name() == name);
+        let kind = |name| {
+            [LinkKind::Shm, LinkKind::Rdma, LinkKind::Tcp].into_iter().find(|k| k.name() == name)
+        };
         builder = builder.links(links.split(',').filter_map(kind));
     }
     if let Some(algorithm) = options.algorithm {
@@ -98,7 +100,7 @@ fn hosts(group: &Group) -> Result<Vec<String>, BenchError> {
 
 /// How many pairs of ranks are joined by which kind of link.
 fn links(group: &Group) -> Result<Vec<(&'static str, u64)>, BenchError> {
-    const KINDS: [LinkKind; 3] = [LinkKind::Memory, LinkKind::Shm, LinkKind::Tcp];
+    const KINDS: [LinkKind; 4] = [LinkKind::Memory, LinkKind::Shm, LinkKind::Rdma, LinkKind::Tcp];
     let mut ends = KINDS.map(|kind| {
         let own = group.links();
         own.iter().filter(|link| link.kind == kind).count() as u64

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Lookup, value};
+use super::{Lookup, jaccl, value};
 use crate::config::ConfigBuilder;
 use crate::error::ConfigError;
 
@@ -69,6 +69,22 @@ pub(super) fn read(lookup: &Lookup<'_>) -> Result<ConfigBuilder, ConfigError> {
     }
     if let Some((name, text)) = get("LYCAON_LIVENESS") {
         builder = builder.liveness(value::duration(name, &text)?);
+    }
+    if let Some((name, text)) = get("LYCAON_RDMA_QP") {
+        builder = builder.rdma_queue_pairs(value::queue_pairs(name, &text)?);
+    }
+    if let Some((name, text)) = get("LYCAON_RDMA_GID_INDEX") {
+        let index = value::number(name, &text, "the index of a GID (0, 1, …)")?;
+        builder = builder.rdma_gid_index(index);
+    }
+    if let Some((_, path)) = get("LYCAON_PROFILE") {
+        builder = builder.profile(path);
+    }
+    if let Some(devices) = jaccl::devices(lookup)? {
+        builder = builder.rdma_devices(devices);
+    }
+    if jaccl::ring(lookup)? && lookup("LYCAON_ALGORITHM").is_none() {
+        builder = builder.algorithm(None, crate::collective::Algorithm::Ring);
     }
     builder.names = ["LYCAON_RANK", "LYCAON_SIZE", "LYCAON_RENDEZVOUS"].map(str::to_owned);
     Ok(builder)

@@ -18,6 +18,8 @@ const MAX_FILE: u64 = 16 << 20;
 pub(super) fn read(lookup: &Lookup<'_>) -> Result<Option<Found>, ConfigError> {
     let (rank, path) = match (lookup(RANK), lookup(FILE)) {
         (None, None) => return Ok(None),
+        // With the coordinator it is the rank of MLX's other backend.
+        (Some(_), None) if lookup("MLX_JACCL_COORDINATOR").is_some() => return Ok(None),
         (Some(_), None) => return need(lookup, FILE, RANK).map(|_| None),
         (None, Some(_)) => return need(lookup, RANK, FILE).map(|_| None),
         (Some(rank), Some(path)) => (value::rank(RANK, &rank)?, path),

@@ -3,6 +3,7 @@
 //! Each launcher has a module whose `read` answers three things: nothing of it is there
 //! (`Ok(None)`), it is there and whole (`Ok(Some(_))`), or it is there and wrong or incomplete.
 
+pub(crate) mod jaccl;
 mod lycaon;
 mod mlx;
 mod mpich;
@@ -40,6 +41,15 @@ pub(crate) const NAMES: &[&str] = &[
     "LYCAON_STAGING",
     "LYCAON_RECORDER",
     "LYCAON_LIVENESS",
+    "LYCAON_RDMA_QP",
+    "LYCAON_RDMA_GID_INDEX",
+    "JACCL_RANK",
+    "JACCL_COORDINATOR",
+    "JACCL_IBV_DEVICES",
+    "JACCL_RING",
+    "MLX_JACCL_COORDINATOR",
+    "MLX_IBV_DEVICES",
+    "MLX_JACCL_RING",
     "MLX_RANK",
     "MLX_HOSTFILE",
     "RANK",
@@ -123,7 +133,7 @@ pub(crate) fn read(lookup: &Lookup<'_>) -> Result<ConfigBuilder, ConfigError> {
 fn launcher(lookup: &Lookup<'_>) -> Result<Option<Found>, ConfigError> {
     let mut first: Option<Found> = None;
     let mut incomplete = None;
-    for read in [mlx::read, torchrun::read, openmpi::read, mpich::read] {
+    for read in [jaccl::read, mlx::read, torchrun::read, openmpi::read, mpich::read] {
         let found = match read(lookup) {
             Ok(None) => continue,
             Ok(Some(found)) => found,

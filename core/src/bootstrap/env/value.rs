@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::call::Operation;
 use crate::collective::Algorithm;
-use crate::config::{Interface, Rendezvous};
+use crate::config::{Interface, QueuePairs, Rendezvous};
 use crate::error::{ConfigError, LinkKind};
 
 fn error(name: &str, value: &str, expected: &'static str) -> ConfigError {
@@ -89,15 +89,24 @@ pub(crate) fn bytes(name: &str, value: &str) -> Result<usize, ConfigError> {
 }
 
 pub(crate) fn links(name: &str, value: &str) -> Result<Vec<LinkKind>, ConfigError> {
-    const EXPECTED: &str = "a list of shm and tcp, for example shm,tcp";
+    const EXPECTED: &str = "a list of shm, rdma and tcp, for example shm,tcp";
     value
         .split(',')
         .map(|part| match part.trim() {
             "shm" => Ok(LinkKind::Shm),
+            "rdma" => Ok(LinkKind::Rdma),
             "tcp" => Ok(LinkKind::Tcp),
             _ => Err(error(name, value, EXPECTED)),
         })
         .collect()
+}
+
+pub(crate) fn queue_pairs(name: &str, value: &str) -> Result<QueuePairs, ConfigError> {
+    match value.to_ascii_lowercase().as_str() {
+        "rc" => Ok(QueuePairs::Reliable),
+        "uc" => Ok(QueuePairs::Unreliable),
+        _ => Err(error(name, value, "rc or uc")),
+    }
 }
 
 pub(crate) fn interfaces(name: &str, value: &str) -> Result<Vec<Interface>, ConfigError> {

@@ -124,6 +124,9 @@ impl Node {
     /// Progress, and sleep if there is nothing to do.
     pub(crate) fn poll_or_sleep(&mut self, at_most: Duration) {
         if !self.poll() && self.transport.prepare_sleep() {
+            // Nothing wakes the sleeper of a transport that has to be polled.
+            let blind = !self.transport.capabilities().can_sleep;
+            let at_most = if blind { at_most.min(Duration::from_micros(200)) } else { at_most };
             self.poller.wait(at_most).expect("waiting");
         }
     }

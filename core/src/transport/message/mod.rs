@@ -3,15 +3,17 @@
 //! A [`Messenger`] joins this rank with its peers by one or several [`Stream`]s each (rails) and
 //! makes a [`Transport`] of them. `docs/wire-protocol.md`, "Data links", describes the bytes.
 //!
-//! - Small messages (up to the eager limit) travel at once on the first rail. If no receive is
-//!   posted they are kept; how much may be kept is governed by credits per peer and lane, so a
-//!   lane that nobody receives from never blocks another one, and memory is bounded.
+//! - Small messages (up to the eager limit) travel at once, with several rails on one after the
+//!   other. If no receive is posted they are kept; how much may be kept is governed by credits per
+//!   peer and lane, so a lane that nobody receives from never blocks another one, and memory is
+//!   bounded.
 //! - Large messages are driven by the receiver: posting the receive sends a clear-to-send, and the
-//!   sender lets all rails take parts of it. The bytes go from the sender's buffer to the stream
+//!   sender lets all rails take parts of it in turn, each as fast as it goes. The bytes go from the sender's buffer to the stream
 //!   and from the stream to the receiver's buffer without a stop.
 //! - Message and receive are matched by their number in the lane, and their signatures are
 //!   compared before a byte reaches the buffer.
 
+mod ending;
 mod frame;
 mod peer;
 mod rail;
@@ -35,6 +37,9 @@ const SCAN_EVERY: u32 = 64;
 /// After so many calls without movement, the peers are told of large messages that wait for them.
 const ANNOUNCE_AFTER: u32 = 1024;
 
+/// How long to sleep at a time where nothing tells that there is something to do.
+const NAP: Duration = Duration::from_micros(200);
+
 /// How a [`Messenger`] cuts and bounds. Both sides of a link must use the same values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
@@ -57,7 +62,7 @@ impl Settings {
     /// Good values for links of this kind.
     pub(crate) const fn new(kind: LinkKind) -> Self {
         let eager_limit = match kind {
-            LinkKind::Tcp => 64 * 1024,
+            LinkKind::Tcp | LinkKind::Rdma => 64 * 1024,
             LinkKind::Shm | LinkKind::Memory => 16 * 1024,
         };
         Settings {
@@ -254,7 +259,8 @@ impl<S: Stream> Transport for Messenger<S> {
             for peer in self.peers.iter_mut().flatten() {
                 quiet &= peer.prepare_sleep(&mut self.shared);
             }
-            if quiet && let Err(error) = self.poller.wait(left) {
+            let most = if self.capabilities.can_sleep { left } else { left.min(NAP) };
+            if quiet && let Err(error) = self.poller.wait(most) {
                 tracing::warn!(%error, "waiting for the peers' end of the links failed");
                 break;
             }

@@ -1,6 +1,7 @@
 //! Everything about one peer: its rails, its lanes, and what frames do to them.
 
 use std::collections::{HashMap, VecDeque};
+use std::time::Instant;
 
 use super::frame::{Frame, HEADER, Subject};
 use super::rail::{Fill, Payload, Rail, Sink};
@@ -15,27 +16,31 @@ use crate::transport::{Envelope, Event, Lane, LinkCounters, Loss, PostId};
 
 /// Reads per call and stream, so that one busy stream does not keep the others waiting.
 const READS: usize = 8;
-/// Reads per stream once the link is known to be broken: more than any socket buffer holds.
-const LAST_READS: usize = 4096;
 /// Eager messages from this size on are not written at once but with the next progress, together
 /// with what was posted in the meantime: on sockets a write costs as much as copying such a message.
 const GATHERED: usize = 4096;
+/// Writes per call and stream, so that one busy peer does not keep the others waiting.
+const WRITES: usize = 8;
 
 /// One peer.
 #[derive(Debug)]
 pub(super) struct Peer<S> {
     pub rank: usize,
     pub rails: Vec<Rail<S>>,
-    lanes: HashMap<Lane, LaneState, BuildLaneHasher>,
+    pub(super) lanes: HashMap<Lane, LaneState, BuildLaneHasher>,
     /// Large messages that were asked for and have parts that no rail has taken yet.
-    bulk: VecDeque<Key>,
+    pub(super) bulk: VecDeque<Key>,
     pub counters: LinkCounters,
     pub lost: Option<Loss>,
-    fault: Option<Violation>,
+    pub(super) fault: Option<Violation>,
     /// Lanes that may have a large message the peer was not told about.
     unannounced: Vec<Lane>,
     /// This side has said that nothing more follows.
-    closing: bool,
+    pub(super) closing: bool,
+    /// Which rail is the next to take something.
+    turn: usize,
+    /// Since when one rail has failed and others have not.
+    pub(super) failing: Option<Instant>,
 }
 
 impl<S: Stream> Peer<S> {
@@ -50,6 +55,8 @@ impl<S: Stream> Peer<S> {
             fault: None,
             unannounced: Vec::new(),
             closing: false,
+            turn: 0,
+            failing: None,
         }
     }
 
@@ -101,9 +108,10 @@ impl<S: Stream> Peer<S> {
             state.recent.push_back((index, (signature, false)));
             let header = Frame::Eager(subject).encode();
             // What follows at once, like the next piece of the same collective, shares a write.
+            let rail = self.next_rail();
             let written = match data.len() {
                 GATHERED.. => 0,
-                _ => self.rails[0].write_now(&header, data.bytes(), &mut self.counters),
+                _ => self.rails[rail].write_now(&header, data.bytes(), &mut self.counters),
             };
             if written == HEADER + data.len() {
                 self.counters.messages_sent += 1;
@@ -111,9 +119,26 @@ impl<S: Stream> Peer<S> {
             } else {
                 let key = shared.add_send(send);
                 let body = Body::Posted { key, from: 0, len: data.len() };
-                self.rails[0].queue.push_back(OutFrame { header, written, body });
+                self.rails[rail].queue.push_back(OutFrame { header, written, body });
             }
         }
+    }
+
+    /// The rail for a small message: they take turns, except that one with much to write is
+    /// passed over. The order in a lane does not depend on it: messages are numbered.
+    fn next_rail(&mut self) -> usize {
+        let rails = self.rails.len();
+        if rails == 1 {
+            return 0;
+        }
+        let waiting = |rail: &Rail<S>| match &rail.stream {
+            Some(_) => rail.queue.len(),
+            None => usize::MAX,
+        };
+        let turns = (0..rails).map(|k| (self.turn + k) % rails);
+        let chosen = turns.min_by_key(|rail| waiting(&self.rails[*rail])).unwrap_or(0);
+        self.turn = (chosen + 1) % rails;
+        chosen
     }
 
     /// A large message is wanted: checks by what, and lets the rails take it.
@@ -200,8 +225,21 @@ impl<S: Stream> Peer<S> {
     pub(super) fn flush(&mut self, shared: &mut Shared) -> bool {
         let rails = self.rails.len();
         let mut moved = false;
-        for rail in &mut self.rails {
-            moved |= rail.flush(shared, &mut self.bulk, rails, &mut self.counters);
+        for _ in 0..WRITES {
+            let mut more = false;
+            let first = self.turn;
+            for at in (0..rails).map(|k| (first + k) % rails) {
+                let flushed =
+                    self.rails[at].flush(shared, &mut self.bulk, rails, &mut self.counters);
+                if flushed.took {
+                    self.turn = (at + 1) % rails;
+                }
+                moved |= flushed.moved;
+                more |= flushed.more;
+            }
+            if !more {
+                break;
+            }
         }
         moved
     }
@@ -215,7 +253,7 @@ impl<S: Stream> Peer<S> {
         moved
     }
 
-    fn receive_rail(&mut self, at: usize, reads: usize, shared: &mut Shared) -> bool {
+    pub(super) fn receive_rail(&mut self, at: usize, reads: usize, shared: &mut Shared) -> bool {
         let mut moved = false;
         for _ in 0..reads {
             if self.fault.is_some() {
@@ -245,68 +283,6 @@ impl<S: Stream> Peer<S> {
             }
         }
         moved
-    }
-
-    /// After reading and writing: whether the link has ended.
-    pub(super) fn settle(&mut self, shared: &mut Shared) {
-        if self.lost.is_some() {
-            return;
-        }
-        if let Some(violation) = self.fault.take() {
-            return self.lose(Loss::Protocol(violation.to_string()), shared);
-        }
-        if self.closing {
-            // why: whoever has said goodbye does not mind how the other side goes, and a rail that
-            // has ended must not keep the others from handing on what they have.
-            if self.rails.iter().all(|rail| rail.stream.is_none()) {
-                self.lose(Loss::Closed, shared);
-            }
-            return;
-        }
-        let failed = |rail: &Rail<S>| {
-            rail.write_error.is_some()
-                || rail.read_error.is_some()
-                || (rail.stream.is_none() && !rail.close_seen)
-        };
-        if self.rails.iter().any(failed) {
-            // why: what has arrived whole on any rail is delivered before the loss is reported.
-            for rail in 0..self.rails.len() {
-                self.receive_rail(rail, LAST_READS, shared);
-            }
-            if let Some(violation) = self.fault.take() {
-                return self.lose(Loss::Protocol(violation.to_string()), shared);
-            }
-        }
-        if self.rails.iter().all(|rail| rail.stream.is_none() && rail.close_seen) {
-            return self.lose(Loss::Closed, shared);
-        }
-        if self.rails.iter().any(failed) {
-            let reads = self.rails.iter().find_map(|rail| rail.read_error.clone());
-            let writes = || self.rails.iter().find_map(|rail| rail.write_error.clone());
-            let reason = reads.or_else(writes).unwrap_or_else(|| {
-                "the connection ended without a word of closing (the process has ended)".to_owned()
-            });
-            self.lose(Loss::Broken(reason), shared);
-        }
-    }
-
-    /// Ends the link. What had arrived whole stays for receives that are posted later.
-    pub(super) fn lose(&mut self, loss: Loss, shared: &mut Shared) {
-        for rail in &mut self.rails {
-            rail.stream = None;
-            rail.queue.clear();
-            rail.payload = None;
-        }
-        self.bulk.clear();
-        for lane in self.lanes.values_mut() {
-            lane.blocked.clear();
-            lane.waiting.clear();
-            lane.cleared.clear();
-            lane.posted.clear();
-        }
-        shared.release(self.rank);
-        self.lost = Some(loss.clone());
-        shared.events.push(Event::Lost { peer: self.rank, loss });
     }
 
     /// Tells the peer of large messages it has not asked for, so that it notices if it waits for
@@ -349,33 +325,6 @@ impl<S: Stream> Peer<S> {
             }
         }
         quiet
-    }
-
-    /// Says that nothing more follows.
-    pub(super) fn say_close(&mut self) {
-        self.closing = true;
-        for rail in &mut self.rails {
-            if rail.stream.is_some() {
-                rail.queue.push_back(OutFrame::control(&Frame::Close));
-            }
-        }
-    }
-
-    /// After `say_close`: ends every rail whose last byte was written. Returns whether the peer
-    /// has ended its side too.
-    pub(super) fn finish(&mut self) -> bool {
-        for rail in &mut self.rails {
-            if rail.queue.is_empty()
-                && !rail.finished
-                && let Some(stream) = &mut rail.stream
-            {
-                rail.finished = true;
-                if let Err(error) = stream.finish() {
-                    rail.write_error = Some(error.to_string());
-                }
-            }
-        }
-        self.rails.iter().all(|rail| rail.stream.is_none())
     }
 
     pub(super) fn cancel_send(&mut self, key: Key, shared: &mut Shared) {
@@ -672,6 +621,7 @@ impl<S: Stream> Peer<S> {
         }
         state.credit.give(bytes, messages);
         let consumed = usize::try_from(messages).expect("at most the window");
+        let mut unblocked = Vec::new();
         state.recent.drain(..consumed.min(state.recent.len()));
         while let Some(&(index, key)) = state.blocked.front() {
             let send = shared.sends.get_mut(key);
@@ -682,9 +632,15 @@ impl<S: Stream> Peer<S> {
             state.recent.push_back((index, (send.subject.signature, send.reported)));
             state.blocked.pop_front();
             send.stage = Stage::Flowing;
-            let body = Body::Posted { key, from: 0, len: send.data.len() };
-            let header = Frame::Eager(send.subject).encode();
-            self.rails[0].queue.push_back(OutFrame { header, written: 0, body });
+            unblocked.push(OutFrame {
+                header: Frame::Eager(send.subject).encode(),
+                written: 0,
+                body: Body::Posted { key, from: 0, len: send.data.len() },
+            });
+        }
+        for frame in unblocked {
+            let rail = self.next_rail();
+            self.rails[rail].queue.push_back(frame);
         }
         Ok(())
     }

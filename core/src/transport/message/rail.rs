@@ -17,10 +17,10 @@ const TAIL: usize = 4 * 1024;
 const DIRECT: usize = 16 * 1024;
 /// Frames put into one write.
 const GATHER: usize = 16;
-/// Writes per call, so that one busy stream does not keep the others waiting.
-const WRITES: usize = 8;
 /// Parts of large messages are put into the queue while less than this is in it.
 const AHEAD: usize = 256 * 1024;
+/// A large message is not cut into smaller parts than this for the sake of more rails.
+const LEAST_SHARE: usize = 32 * 1024;
 
 /// One stream with its buffers.
 #[derive(Debug)]
@@ -73,6 +73,17 @@ pub(super) enum Fill {
     Nothing,
     /// Nothing more ever; `read_error` says why unless it was a proper end.
     End,
+}
+
+/// What [`Rail::flush`] has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Flushed {
+    /// A part of a large message was taken.
+    pub took: bool,
+    /// Something was written.
+    pub moved: bool,
+    /// All that was tried was written: there may be room for more.
+    pub more: bool,
 }
 
 impl<S: Stream> Rail<S> {
@@ -214,52 +225,46 @@ impl<S: Stream> Rail<S> {
         }
     }
 
-    /// Writes as much as the stream takes. Returns whether anything was written.
+    /// Writes once as much as the stream takes, and takes parts of large
+    /// messages if it has none.
     pub(super) fn flush(
         &mut self,
         shared: &mut Shared,
         bulk: &mut VecDeque<Key>,
         rails: usize,
         counters: &mut LinkCounters,
-    ) -> bool {
-        let mut moved = false;
-        for _ in 0..WRITES {
-            if self.write_error.is_some() {
-                break;
-            }
-            self.pull(shared, bulk, rails);
-            let Some(stream) = &mut self.stream else { break };
-            let mut parts = [IoSlice::new(&[]); 2 * GATHER];
-            let (mut used, mut total) = (0, 0);
-            for frame in self.queue.iter().take(GATHER) {
-                let (header, body) = frame.rest(&shared.sends);
-                for part in [header, body] {
-                    if !part.is_empty() {
-                        parts[used] = IoSlice::new(part);
-                        used += 1;
-                        total += part.len();
-                    }
-                }
-            }
-            if total == 0 {
-                break;
-            }
-            match write(stream, &parts[..used]) {
-                Ok(0) => break,
-                Ok(n) => {
-                    moved = true;
-                    self.advance(n, shared, counters);
-                    if n < total {
-                        break;
-                    }
-                }
-                Err(error) => {
-                    self.failed_to_write(&error);
-                    break;
+    ) -> Flushed {
+        let mut flushed = Flushed::default();
+        if self.write_error.is_some() || self.stream.is_none() {
+            return flushed;
+        }
+        flushed.took = self.pull(shared, bulk, rails);
+        let Some(stream) = &mut self.stream else { return flushed };
+        let mut parts = [IoSlice::new(&[]); 2 * GATHER];
+        let (mut used, mut total) = (0, 0);
+        for frame in self.queue.iter().take(GATHER) {
+            let (header, body) = frame.rest(&shared.sends);
+            for part in [header, body] {
+                if !part.is_empty() {
+                    parts[used] = IoSlice::new(part);
+                    used += 1;
+                    total += part.len();
                 }
             }
         }
-        moved
+        if total == 0 {
+            return flushed;
+        }
+        match write(stream, &parts[..used]) {
+            Ok(0) => {}
+            Ok(n) => {
+                flushed.moved = true;
+                self.advance(n, shared, counters);
+                flushed.more = n == total;
+            }
+            Err(error) => self.failed_to_write(&error),
+        }
+        flushed
     }
 
     fn failed_to_write(&mut self, error: &io::Error) {
@@ -267,16 +272,20 @@ impl<S: Stream> Rail<S> {
         self.queue.clear();
     }
 
-    /// Takes parts of large messages into the queue.
-    fn pull(&mut self, shared: &mut Shared, bulk: &mut VecDeque<Key>, rails: usize) {
+    /// Takes parts of large messages into the queue. Returns whether there was one.
+    fn pull(&mut self, shared: &mut Shared, bulk: &mut VecDeque<Key>, rails: usize) -> bool {
         let mut ahead = self.queue.iter().map(OutFrame::body_len).sum::<usize>();
-        while ahead < AHEAD
+        // why: with several rails a message is cut so that every rail gets some of it, and a rail
+        // takes the next part only when it has handed on the last one: so a fast rail takes more.
+        let enough = if rails == 1 { AHEAD } else { 1 };
+        let mut took = false;
+        while ahead < enough
             && let Some(&key) = bulk.front()
         {
+            took = true;
             let send = shared.sends.get_mut(key);
             let total = send.data.len();
-            // why: with several rails a message is cut so that every rail gets some of it.
-            let share = total.div_ceil(rails).max(AHEAD / 4);
+            let share = total.div_ceil(rails).max(LEAST_SHARE);
             let len = shared.settings.fragment.min(share).min(total - send.taken);
             let from = send.taken;
             let frame = Frame::Data {
@@ -294,6 +303,7 @@ impl<S: Stream> Rail<S> {
             self.queue.push_back(OutFrame { header: frame.encode(), written: 0, body });
             ahead += len;
         }
+        took
     }
 
     /// Accounts for `n` written bytes.
