@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import subprocess
 import sys
 import tempfile
@@ -148,6 +149,31 @@ def check_digits(lycaon: Path) -> None:
         print(f"  ok  {'digits':14} {'Python':7} {size} ranks  {took:5.1f} s", flush=True)
 
 
+def check_cxx_bridge(lycaon: Path) -> None:
+    """The C++ program that is built together with Rust, by plain CMake."""
+    with tempfile.TemporaryDirectory() as folder:
+        # What cargo has built already is not built again.
+        target = f"-DLYCAON_TARGET_DIR={lycaon.parent.parent}"
+        source = str(HERE / "cxx_bridge")
+        for step in (["-S", source, "-B", folder, target], ["--build", folder]):
+            built = subprocess.run(
+                ["cmake", *step], stdin=subprocess.DEVNULL, capture_output=True, text=True
+            )
+            if built.returncode != 0:
+                raise SystemExit(f"cmake {' '.join(step)}:\n{built.stdout}{built.stderr}")
+        for size in (2, 3):
+            began = time.monotonic()
+            printed = launch(lycaon, size, [f"{folder}/cxx_bridge"])
+            deviation = math.sqrt(8.25 + (size**2 - 1) / 12)
+            total = size * (size + 1) // 2
+            expected = f"{size} ranks: mean {4 + size / 2:.3f}, deviation {deviation:.3f}, sum {total}"
+            refused = f"refused: no_such_rank: root {size} is not in the group"
+            if printed[0] != expected or not printed[1].startswith(refused):
+                raise SystemExit(f"cxx_bridge with {size} ranks: no {expected!r} in {printed}")
+            took = time.monotonic() - began
+            print(f"  ok  {'cxx_bridge':14} {'C++':7} {size} ranks  {took:5.1f} s", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lycaon", type=Path, default=Path("target/release/lycaon"))
@@ -157,6 +183,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         check(lycaon, arguments.programs or lycaon.parent / "examples", Path(folder))
         check_heat(lycaon, Path(folder))
+    check_cxx_bridge(lycaon)
     check_digits(lycaon)
 
 

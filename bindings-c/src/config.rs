@@ -50,6 +50,24 @@ pub unsafe extern "C" fn lycaon_config_from_env(config: *mut *mut lycaon_config)
     })
 }
 
+/// Makes a configuration from the settings in the environment (the LYCAON_ variables: token,
+/// deadlines, links, …) without those that say which rank this is and where the ranks meet: the
+/// program says that.
+///
+/// # Safety
+/// `config` may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lycaon_config_settings_from_env(
+    config: *mut *mut lycaon_config,
+) -> lycaon_status {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let place = unsafe { Place::new(config, "config") }?;
+        let builder = ConfigBuilder::settings_from_env()?;
+        place.set(Box::into_raw(Box::new(lycaon_config { builder })))
+    })
+}
+
 /// Frees a configuration; NULL is allowed.
 ///
 /// # Safety
@@ -82,7 +100,7 @@ pub unsafe extern "C" fn lycaon_config_check(config: *const lycaon_config) -> ly
 ///
 /// # Safety
 /// As for the exported functions: a configuration that nobody else uses during the call.
-unsafe fn change(
+pub(crate) unsafe fn change(
     config: *mut lycaon_config,
     change: impl FnOnce(ConfigBuilder) -> Outcome<ConfigBuilder>,
 ) -> lycaon_status {

@@ -14,6 +14,7 @@ pub mod group;
 pub mod guard;
 pub mod messages;
 mod prepare;
+pub mod rdma;
 pub mod reductions;
 mod shapes;
 pub mod status;

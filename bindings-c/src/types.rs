@@ -1,5 +1,6 @@
 //! The enumerations of the header. Their numbers are part of the ABI: they are never reused.
 
+use lycaon::config::QueuePairs;
 use lycaon::error::LinkKind;
 use lycaon::{Algorithm, DType, Op, Operation};
 
@@ -16,6 +17,8 @@ pub type operation_number = u32;
 pub type algorithm_number = u32;
 /// A number that should be a kind of link.
 pub type link_kind_number = u32;
+/// A number that should be a type of queue pair.
+pub type queue_pairs_number = u32;
 
 /// The type of one element of a buffer.
 #[repr(C)]
@@ -149,8 +152,22 @@ pub enum lycaon_link_kind {
     Shm = 2,
     /// TCP sockets.
     Tcp = 3,
+    /// RDMA: verbs over Thunderbolt, Ethernet or InfiniBand.
+    Rdma = 4,
     /// A kind that this version has no number for; `detail` of the link says more.
     Other = 255,
+}
+
+/// The type of RDMA queue pairs.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum lycaon_queue_pairs {
+    /// Nothing is said: reliable ones where both ends have them.
+    None = 0,
+    /// RC: what is lost is sent again.
+    Reliable = 1,
+    /// UC: Apple's devices have only these.
+    Unreliable = 2,
 }
 
 impl From<Operation> for lycaon_operation {
@@ -195,6 +212,7 @@ impl From<LinkKind> for lycaon_link_kind {
             LinkKind::Memory => Self::Memory,
             LinkKind::Shm => Self::Shm,
             LinkKind::Tcp => Self::Tcp,
+            LinkKind::Rdma => Self::Rdma,
             _ => Self::Other,
         }
     }
@@ -293,15 +311,33 @@ pub(crate) fn algorithm(number: algorithm_number) -> Outcome<Algorithm> {
 
 /// The kind of link with this number.
 pub(crate) fn link_kind(number: link_kind_number) -> Outcome<LinkKind> {
-    [LinkKind::Memory, LinkKind::Shm, LinkKind::Tcp]
+    [LinkKind::Memory, LinkKind::Shm, LinkKind::Tcp, LinkKind::Rdma]
         .into_iter()
         .find(|kind| lycaon_link_kind::from(*kind) as u32 == number)
         .ok_or_else(|| {
             Failure::new(
                 lycaon_status::UnknownNumber,
                 format!(
-                    "{number} is no kind of link that can be chosen; use LYCAON_LINK_KIND_SHM or LYCAON_LINK_KIND_TCP"
+                    "{number} is no kind of link that can be chosen; use LYCAON_LINK_KIND_SHM, LYCAON_LINK_KIND_RDMA or LYCAON_LINK_KIND_TCP"
                 ),
             )
         })
+}
+
+/// The type of queue pair with this number; none is said by `LYCAON_QUEUE_PAIRS_NONE`.
+pub(crate) fn queue_pairs(number: queue_pairs_number) -> Outcome<Option<QueuePairs>> {
+    let variants = [
+        (lycaon_queue_pairs::None, None),
+        (lycaon_queue_pairs::Reliable, Some(QueuePairs::Reliable)),
+        (lycaon_queue_pairs::Unreliable, Some(QueuePairs::Unreliable)),
+    ];
+    let found = variants.into_iter().find(|(variant, _)| *variant as u32 == number);
+    found.map(|(_, kind)| kind).ok_or_else(|| {
+        Failure::new(
+            lycaon_status::UnknownNumber,
+            format!(
+                "{number} is no type of queue pair; use one of the LYCAON_QUEUE_PAIRS constants"
+            ),
+        )
+    })
 }

@@ -3,9 +3,8 @@
 mod common;
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 
-use common::{Built, Process, cpp_compilers, cpp_crossed, expect};
+use common::{Built, Process, cpp_compilers, cpp_crossed, expect, launcher};
 
 const HEADERS: &[&str] = &[
     "lycaon/config.hpp",
@@ -167,17 +166,4 @@ fn valgrind_finds_nothing() {
             expect(&process.finish(), text);
         }
     }
-}
-
-/// The launcher, built as this test is.
-fn launcher() -> std::path::PathBuf {
-    let test = std::env::current_exe().expect("this test has a path");
-    let profile = test.parent().and_then(Path::parent).expect("target/profile/deps");
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--package", "lycaon-cli", "--bin", "lycaon", "--target-dir"]);
-    cargo.arg(profile.parent().expect("target/profile"));
-    cargo.args(["--profile", if profile.ends_with("release") { "release" } else { "test" }]);
-    cargo.current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null());
-    assert!(cargo.status().expect("cargo starts").success(), "the launcher is not built");
-    profile.join("lycaon")
 }

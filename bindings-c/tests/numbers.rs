@@ -3,10 +3,12 @@
 
 use std::collections::HashSet;
 
-use lycaon::error::ErrorKind;
+use lycaon::error::{ErrorKind, LinkKind};
 use lycaon::{Algorithm, DType, Op, Operation};
 use lycaon_c::status::{lycaon_family, lycaon_status};
-use lycaon_c::types::{lycaon_algorithm, lycaon_dtype, lycaon_op, lycaon_operation};
+use lycaon_c::types::{
+    lycaon_algorithm, lycaon_dtype, lycaon_link_kind, lycaon_op, lycaon_operation,
+};
 
 #[test]
 fn every_kind_of_error_has_a_status_of_its_own() {
@@ -103,4 +105,6 @@ fn every_type_operator_operation_and_algorithm_has_a_number() {
         Algorithm::ALL.iter().map(|algorithm| lycaon_algorithm::from(*algorithm) as u32).collect();
     assert_eq!(algorithms.len(), Algorithm::ALL.len());
     assert!(!algorithms.contains(&(lycaon_algorithm::None as u32)));
+    let links = [LinkKind::Memory, LinkKind::Shm, LinkKind::Tcp, LinkKind::Rdma];
+    assert_eq!(links.map(|kind| lycaon_link_kind::from(kind) as u32), [1, 2, 3, 4]);
 }

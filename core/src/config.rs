@@ -173,6 +173,15 @@ pub(crate) struct Rdma {
     pub(crate) library: Option<Arc<dyn crate::transport::verbs::api::Library>>,
 }
 
+/// Reads a file with the RDMA devices of each rank towards each other one: a JSON table whose cell
+/// `[i][j]` is `null`, the name of the device that rank i uses towards rank j, or a list of names.
+///
+/// # Errors
+/// The file cannot be read or is no such table.
+pub fn read_rdma_devices(path: &str) -> Result<Vec<Vec<Vec<String>>>, ConfigError> {
+    env::jaccl::load(path)
+}
+
 /// The checked configuration of one rank. See the [module](self) for the meaning of the values.
 #[derive(Clone, Debug)]
 pub struct Config {

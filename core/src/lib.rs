@@ -51,6 +51,7 @@ pub use dtype::{DType, Element, Op};
 pub use error::{Error, Result};
 pub use group::{Choice, Group, InProcess, Request, RequestCounts, in_process, init, init_with};
 pub use sys::buf::{OwnedBytes, OwnedBytesMut, Parcel};
+pub use transport::verbs::rdma_devices;
 pub use work::Work;
 
 /// The version of this library.

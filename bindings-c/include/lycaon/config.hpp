@@ -25,6 +25,14 @@ struct FreeConfig {
     void operator()(lycaon_config* config) const noexcept { lycaon_config_free(config); }
 };
 
+struct FreeDevices {
+    void operator()(lycaon_rdma_devices* devices) const noexcept {
+        lycaon_rdma_devices_free(devices);
+    }
+};
+
+using DevicesHandle = std::unique_ptr<lycaon_rdma_devices, FreeDevices>;
+
 /// Nanoseconds for C; a negative time is none.
 inline std::uint64_t nanoseconds(std::chrono::nanoseconds time) noexcept {
     return time.count() < 0 ? 0 : static_cast<std::uint64_t>(time.count());
@@ -32,6 +40,31 @@ inline std::uint64_t nanoseconds(std::chrono::nanoseconds time) noexcept {
 
 }  // namespace detail
 /// @endcond
+
+/// The RDMA devices of each rank (first index) towards each other one (second), as many as there are
+/// cables.
+using RdmaDevices = std::vector<std::vector<std::vector<std::string>>>;
+
+/// Reads a table of devices from a JSON file, as JACCL_IBV_DEVICES names one.
+inline RdmaDevices read_rdma_devices(const std::string& path) {
+    lycaon_rdma_devices* read = nullptr;
+    detail::check(lycaon_rdma_devices_read(path.c_str(), &read));
+    const detail::DevicesHandle table(read);
+    const int ranks = lycaon_rdma_devices_ranks(read);
+    RdmaDevices devices(static_cast<std::size_t>(ranks));
+    for (int from = 0; from < ranks; ++from) {
+        auto& row = devices[static_cast<std::size_t>(from)];
+        row.resize(devices.size());
+        for (int to = 0; to < ranks; ++to) {
+            const std::size_t count = lycaon_rdma_devices_count(read, from, to);
+            for (std::size_t at = 0; at < count; ++at) {
+                row[static_cast<std::size_t>(to)].emplace_back(
+                    lycaon_rdma_devices_name(read, from, to, at));
+            }
+        }
+    }
+    return devices;
+}
 
 /// What a rank must know to join its group. Values that are not set have their defaults. One thread
 /// at a time may use it; it must live for as long as init() with it runs.
@@ -56,6 +89,14 @@ public:
     static Config from_env() {
         lycaon_config* handle = nullptr;
         detail::check(lycaon_config_from_env(&handle));
+        return Config(handle);
+    }
+
+    /// From the settings in the environment (token, deadlines, links, …) without those that say
+    /// which rank this is and where the ranks meet: the program says that.
+    static Config settings_from_env() {
+        lycaon_config* handle = nullptr;
+        detail::check(lycaon_config_settings_from_env(&handle));
         return Config(handle);
     }
 
@@ -105,6 +146,35 @@ public:
             plain.push_back(static_cast<lycaon_link_kind>(kind));
         }
         return set(lycaon_config_set_links(get(), plain.data(), plain.size()));
+    }
+
+    /// The RDMA devices of each rank towards each other one. Without this they are found.
+    Config& rdma_devices(const RdmaDevices& devices) {
+        const std::size_t ranks = devices.size();
+        lycaon_rdma_devices* made = nullptr;
+        detail::check(lycaon_rdma_devices_new(static_cast<std::int32_t>(ranks), &made));
+        const detail::DevicesHandle table(made);
+        for (std::size_t from = 0; from < ranks; ++from) {
+            for (std::size_t to = 0; to < devices[from].size(); ++to) {
+                for (const std::string& name : devices[from][to]) {
+                    detail::check(lycaon_rdma_devices_add(made, static_cast<std::int32_t>(from),
+                                                          static_cast<std::int32_t>(to),
+                                                          name.c_str()));
+                }
+            }
+        }
+        return set(lycaon_config_set_rdma_devices(get(), made));
+    }
+
+    /// The type of RDMA queue pairs.
+    Config& rdma_queue_pairs(QueuePairs kind) {
+        return set(lycaon_config_set_rdma_queue_pairs(get(),
+                                                      static_cast<lycaon_queue_pairs>(kind)));
+    }
+
+    /// Which of its identifiers (GIDs) an RDMA device uses.
+    Config& rdma_gid_index(int index) {
+        return set(lycaon_config_set_rdma_gid_index(get(), index));
     }
 
     /// TCP sockets per link, 1 to 64.

@@ -335,6 +335,10 @@ typedef enum lycaon_link_kind {
      */
     LYCAON_LINK_KIND_TCP = 3,
     /**
+     * RDMA: verbs over Thunderbolt, Ethernet or InfiniBand.
+     */
+    LYCAON_LINK_KIND_RDMA = 4,
+    /**
      * A kind that this version has no number for; `detail` of the link says more.
      */
     LYCAON_LINK_KIND_OTHER = 255,
@@ -509,6 +513,24 @@ typedef enum lycaon_state {
 } lycaon_state;
 
 /**
+ * The type of RDMA queue pairs.
+ */
+typedef enum lycaon_queue_pairs {
+    /**
+     * Nothing is said: reliable ones where both ends have them.
+     */
+    LYCAON_QUEUE_PAIRS_NONE = 0,
+    /**
+     * RC: what is lost is sent again.
+     */
+    LYCAON_QUEUE_PAIRS_RELIABLE = 1,
+    /**
+     * UC: Apple's devices have only these.
+     */
+    LYCAON_QUEUE_PAIRS_UNRELIABLE = 2,
+} lycaon_queue_pairs;
+
+/**
  * What a rank must know to join its group. Values that are not set have their defaults; docs/
  * launching.md has the list. One thread at a time may use it.
  */
@@ -535,6 +557,12 @@ typedef struct lycaon_group lycaon_group;
  * of threads.
  */
 typedef struct lycaon_links lycaon_links;
+
+/**
+ * A table with the RDMA devices of each rank towards each other one, as many as there are cables.
+ * One thread at a time may change it; while nobody does, any number may read it.
+ */
+typedef struct lycaon_rdma_devices lycaon_rdma_devices;
 
 /**
  * A copy of the flight recorder of a group. It does not change and may be read by any number of
@@ -814,6 +842,16 @@ struct lycaon_config *lycaon_config_new(void);
  * `config` may be written.
  */
 enum lycaon_status lycaon_config_from_env(struct lycaon_config **config);
+
+/**
+ * Makes a configuration from the settings in the environment (the LYCAON_ variables: token,
+ * deadlines, links, …) without those that say which rank this is and where the ranks meet: the
+ * program says that.
+ *
+ * Requires:
+ * `config` may be written.
+ */
+enum lycaon_status lycaon_config_settings_from_env(struct lycaon_config **config);
 
 /**
  * Frees a configuration; NULL is allowed.
@@ -1526,6 +1564,106 @@ enum lycaon_status lycaon_send_recv_async(const struct lycaon_group *group,
                                           lycaon_dtype dtype,
                                           uint32_t tag,
                                           struct lycaon_work **work);
+
+/**
+ * The number of RDMA devices that the system lists; 0 where it has no library for them. Whether their
+ * ports are up turns out at start.
+ */
+size_t lycaon_rdma_device_count(void);
+
+/**
+ * Makes a table for so many ranks in which no device is named.
+ *
+ * Requires:
+ * `devices` may be written.
+ */
+enum lycaon_status lycaon_rdma_devices_new(int32_t ranks, struct lycaon_rdma_devices **devices);
+
+/**
+ * Reads a table from a JSON file: its cell [i][j] is null, the name of the device that rank i uses
+ * towards rank j, or a list of names. JACCL_IBV_DEVICES names such a file.
+ *
+ * Requires:
+ * `path` is a text that ends with a NUL; `devices` may be written.
+ */
+enum lycaon_status lycaon_rdma_devices_read(const char *path, struct lycaon_rdma_devices **devices);
+
+/**
+ * Frees a table; NULL is allowed.
+ *
+ * Requires:
+ * `devices` comes from this library, has not been freed, and nobody uses it any more.
+ */
+void lycaon_rdma_devices_free(struct lycaon_rdma_devices *devices);
+
+/**
+ * Adds a device that rank `from` uses towards rank `to`. Devices of both directions belong
+ * together by their order.
+ *
+ * Requires:
+ * `devices` is a table that nobody else uses during the call; `name` is a text that ends with a NUL.
+ */
+enum lycaon_status lycaon_rdma_devices_add(struct lycaon_rdma_devices *devices,
+                                           int32_t from,
+                                           int32_t to,
+                                           const char *name);
+
+/**
+ * How many ranks a table is for.
+ *
+ * Requires:
+ * `devices` is a table that nobody changes during the call.
+ */
+int32_t lycaon_rdma_devices_ranks(const struct lycaon_rdma_devices *devices);
+
+/**
+ * How many devices rank `from` uses towards rank `to`.
+ *
+ * Requires:
+ * As for lycaon_rdma_devices_ranks().
+ */
+size_t lycaon_rdma_devices_count(const struct lycaon_rdma_devices *devices,
+                                 int32_t from,
+                                 int32_t to);
+
+/**
+ * The name of one of them, valid until the table is changed or freed; NULL if there are not so
+ * many.
+ *
+ * Requires:
+ * As for lycaon_rdma_devices_ranks().
+ */
+const char *lycaon_rdma_devices_name(const struct lycaon_rdma_devices *devices,
+                                     int32_t from,
+                                     int32_t to,
+                                     size_t index);
+
+/**
+ * Sets the RDMA devices of each rank towards each other one; the table is copied. Without this the
+ * devices are found.
+ *
+ * Requires:
+ * As for lycaon_config_set_rank(); `devices` is a table that nobody changes during the call.
+ */
+enum lycaon_status lycaon_config_set_rdma_devices(struct lycaon_config *config,
+                                                  const struct lycaon_rdma_devices *devices);
+
+/**
+ * Sets the type of RDMA queue pairs.
+ *
+ * Requires:
+ * As for lycaon_config_set_rank().
+ */
+enum lycaon_status lycaon_config_set_rdma_queue_pairs(struct lycaon_config *config,
+                                                      lycaon_queue_pairs kind);
+
+/**
+ * Sets which of its identifiers (GIDs) an RDMA device uses. Without this, one that fits the peer's.
+ *
+ * Requires:
+ * As for lycaon_config_set_rank().
+ */
+enum lycaon_status lycaon_config_set_rdma_gid_index(struct lycaon_config *config, int32_t index);
 
 /**
  * Every rank gets the reduction of the contributions of all ranks. `input` and `output` hold `count`

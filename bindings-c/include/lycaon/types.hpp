@@ -98,7 +98,16 @@ enum class LinkKind : int {
     memory = LYCAON_LINK_KIND_MEMORY,
     shm = LYCAON_LINK_KIND_SHM,
     tcp = LYCAON_LINK_KIND_TCP,
+    rdma = LYCAON_LINK_KIND_RDMA,
     other = LYCAON_LINK_KIND_OTHER,
+};
+
+/// The type of RDMA queue pairs.
+enum class QueuePairs : int {
+    /// Nothing is said: reliable ones where both ends have them.
+    none = LYCAON_QUEUE_PAIRS_NONE,
+    reliable = LYCAON_QUEUE_PAIRS_RELIABLE,
+    unreliable = LYCAON_QUEUE_PAIRS_UNRELIABLE,
 };
 
 /// How far an operation in the flight recorder has come.

@@ -81,6 +81,19 @@ pub fn library() -> PathBuf {
     file
 }
 
+/// The launcher, built as this test is.
+pub fn launcher() -> PathBuf {
+    let test = std::env::current_exe().expect("this test has a path");
+    let profile = test.parent().and_then(Path::parent).expect("target/profile/deps");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--package", "lycaon-cli", "--bin", "lycaon", "--target-dir"]);
+    cargo.arg(profile.parent().expect("target/profile"));
+    cargo.args(["--profile", if profile.ends_with("release") { "release" } else { "test" }]);
+    cargo.current_dir(env!("CARGO_MANIFEST_DIR")).stdin(Stdio::null());
+    assert!(cargo.status().expect("cargo starts").success(), "the launcher is not built");
+    profile.join("lycaon")
+}
+
 impl Built {
     pub fn new() -> Built {
         let folder = tempfile::tempdir().expect("a folder");
@@ -144,7 +157,8 @@ impl Built {
     pub fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("LYCAON_") {
+            let launches = ["LYCAON_", "JACCL_", "MLX_"];
+            if launches.iter().any(|start| name.to_string_lossy().starts_with(start)) {
                 command.env_remove(name);
             }
         }

@@ -79,19 +79,23 @@ impl ConfigBuilder {
     /// # Errors
     /// As for [`Config::from_env`], as far as single values and the launchers' variables go.
     pub fn from_env() -> Result<Self, ConfigError> {
-        // Variables that are no valid Unicode are not there for `var`; they must not be ignored.
-        for name in env::NAMES {
-            if let Some(value) = std::env::var_os(name)
-                && value.to_str().is_none()
-            {
-                return Err(ConfigError::Value {
-                    name: (*name).to_owned(),
-                    value: value.to_string_lossy().into_owned(),
-                    expected: "valid Unicode",
-                });
-            }
-        }
+        expect_unicode(env::NAMES.iter().copied())?;
         Self::from_vars(|name| std::env::var(name).ok())
+    }
+
+    /// Starts from the settings in the environment of this process (the `LYCAON_` variables: token,
+    /// deadlines, links, …), without those that say which rank this is and where the ranks meet: a
+    /// program that says that itself leaves the rest to whoever runs it.
+    ///
+    /// # Errors
+    /// As for [`Config::from_env`], as far as single values go.
+    pub fn settings_from_env() -> Result<Self, ConfigError> {
+        const PLACE: [&str; 3] = ["LYCAON_RANK", "LYCAON_SIZE", "LYCAON_RENDEZVOUS"];
+        let is_setting = |name: &str| name.starts_with("LYCAON_") && !PLACE.contains(&name);
+        expect_unicode(env::NAMES.iter().copied().filter(|name| is_setting(name)))?;
+        let builder =
+            Self::from_vars(|name| std::env::var(name).ok().filter(|_| is_setting(name)))?;
+        Ok(ConfigBuilder { names: ConfigBuilder::default().names, ..builder })
     }
 
     /// Starts from an environment that `lookup` gives.
@@ -402,6 +406,18 @@ impl ConfigBuilder {
             profile: self.profile.as_deref().map_or(Ok(Profile::BUILT_IN), Profile::load)?,
         })
     }
+}
+
+/// Variables that are no valid Unicode are not there for `var`; they must not be ignored.
+fn expect_unicode(names: impl Iterator<Item = &'static str>) -> Result<(), ConfigError> {
+    for name in names {
+        if let Some(given) = std::env::var_os(name)
+            && given.to_str().is_none()
+        {
+            return Err(value(name, given.to_string_lossy(), "valid Unicode"));
+        }
+    }
+    Ok(())
 }
 
 fn value(name: &str, value: impl ToString, expected: &'static str) -> ConfigError {

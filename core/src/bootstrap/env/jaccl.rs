@@ -91,7 +91,8 @@ pub(super) fn ring(lookup: &Lookup<'_>) -> Result<bool, ConfigError> {
     Ok(false)
 }
 
-fn load(path: &str) -> Result<Devices, ConfigError> {
+/// Reads such a table.
+pub(crate) fn load(path: &str) -> Result<Devices, ConfigError> {
     let unreadable = |reason: String| ConfigError::File { path: path.to_owned(), reason };
     let length = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?.len();
     if length > MAX_FILE {

@@ -33,6 +33,17 @@ use super::message::{Messenger, Settings};
 use crate::error::LinkKind;
 use crate::sys::poller::{Interest, Poller};
 
+/// How long listing devices may take: drivers can hang.
+const LIST: Duration = Duration::from_secs(5);
+
+/// The names of the RDMA devices that the system lists; none where it has no library for them. They
+/// are not opened: whether a port is up turns out at start, and is in its message.
+pub fn rdma_devices() -> Vec<String> {
+    let list = || Ok(ffi::library()?.devices()?);
+    let found = guard::timed("listing RDMA devices", LIST, list).unwrap_or_default();
+    found.into_iter().map(|device| device.name).collect()
+}
+
 /// The message layer over verbs.
 pub(crate) type RdmaTransport = Messenger<Link>;
 

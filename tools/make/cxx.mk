@@ -1,0 +1,3 @@
+# The example of the cxx bridge is built by CMake.
+
+examples: c-tools
