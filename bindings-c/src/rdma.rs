@@ -63,8 +63,8 @@ pub unsafe extern "C" fn lycaon_rdma_devices_new(
     })
 }
 
-/// Reads a table from a JSON file: its cell [i][j] is null, the name of the device that rank i uses
-/// towards rank j, or a list of names. JACCL_IBV_DEVICES names such a file.
+/// Reads a table from a JSON file: the cell of row i and column j is null, the name of the device
+/// that rank i uses towards rank j, or a list of names. JACCL_IBV_DEVICES names such a file.
 ///
 /// # Safety
 /// `path` is a text that ends with a NUL; `devices` may be written.

@@ -139,8 +139,10 @@ fn sanitizers_find_nothing() {
     let compiler = cpp_compilers()[0];
     let program = built.compile_file(compiler, "cpp/operations.cpp", &flags);
     built.run(&program, &["threads", "2"], "operations: ok");
-    let program = built.compile_file(compiler, "cpp/errors.cpp", &flags);
-    built.run(&program, &[], "errors: ok");
+    for (source, text) in [("cpp/errors.cpp", "errors: ok"), ("cpp/types.cpp", "types: ok")] {
+        let program = built.compile_file(compiler, source, &flags);
+        built.run(&program, &[], text);
+    }
     let program = built.compile_file(compiler, "cpp/rank.cpp", &flags);
     for (what, text) in FAULTS {
         for process in built.ranks(&program, 2, what, "shm") {
@@ -158,8 +160,10 @@ fn valgrind_finds_nothing() {
     let flags = ["-O1", "-g1", "-DFEW"];
     let program = built.compile_file(compiler, "cpp/operations.cpp", &flags);
     built.run_watched(&program, &["threads", "2"], "operations: ok");
-    let program = built.compile_file(compiler, "cpp/errors.cpp", &flags);
-    built.run_watched(&program, &[], "errors: ok");
+    for (source, text) in [("cpp/errors.cpp", "errors: ok"), ("cpp/types.cpp", "types: ok")] {
+        let program = built.compile_file(compiler, source, &flags);
+        built.run_watched(&program, &[], text);
+    }
     let program = built.compile_file(compiler, "cpp/rank.cpp", &flags);
     for (what, text) in FAULTS {
         for process in built.ranks_watched(&program, 2, what) {

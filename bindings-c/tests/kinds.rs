@@ -72,6 +72,31 @@ fn every_kind_has_its_fields() {
 }
 
 #[test]
+fn the_documentation_has_the_fields_of_every_kind() {
+    let documentation = include_str!("../../docs/c-abi.md");
+    let quoted = |text: &str| -> Vec<String> {
+        text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    };
+    let lines: Vec<(Vec<String>, Vec<String>)> = documentation
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once(" | "))
+        .map(|(left, right)| (quoted(&format!("`{left}")), quoted(right)))
+        .collect();
+    for kind in ErrorKind::ALL.iter().copied() {
+        keep_sample(kind);
+        let (error, fields) = last();
+        let status = text(error.kind).to_uppercase();
+        let names: Vec<&str> = fields.iter().map(|field| text(field.name)).collect();
+        let listed = lines.iter().find(|(left, _)| left.contains(&status)).map(|(_, right)| right);
+        let mut listed: Vec<&str> = listed.into_iter().flatten().map(String::as_str).collect();
+        let mut names = names;
+        listed.sort_unstable();
+        names.sort_unstable();
+        assert_eq!(listed, names, "{status} in docs/c-abi.md");
+    }
+}
+
+#[test]
 fn every_kind_is_a_class_in_cpp() {
     let built = common::Built::new();
     let mut code = String::new();

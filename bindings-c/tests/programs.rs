@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::path::Path;
 use std::process::Command;
 
 use common::{Built, Process, compilers, expect, library};
@@ -92,12 +93,18 @@ fn a_killed_rank_is_named_in_the_error_of_the_others() {
     }
 }
 
+/// The programs of one process, and what each is given to do under valgrind and with sanitizers.
+fn watched(library: &Path) -> [(&'static str, &str); 3] {
+    let library = library.to_str().expect("UTF-8");
+    [("errors", ""), ("threads", "3"), ("unload", library)]
+}
+
 #[test]
 fn sanitizers_find_nothing() {
     let built = Built::new();
     let compiler = compilers()[0];
     let flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
-    for (source, argument) in [("errors", ""), ("threads", "3")] {
+    for (source, argument) in watched(&library()) {
         let program = built.compile_with(compiler, source, &flags);
         let mut command = built.command(&program);
         command.arg(argument);
@@ -114,9 +121,7 @@ fn sanitizers_find_nothing() {
 #[cfg(target_os = "linux")]
 fn valgrind_finds_nothing() {
     let built = Built::new();
-    let library = library();
-    let library = library.to_str().expect("UTF-8");
-    for (source, argument) in [("errors", ""), ("threads", "3"), ("unload", library)] {
+    for (source, argument) in watched(&library()) {
         let program = built.compile(compilers()[0], source);
         built.run_watched(&program, &[argument], &format!("{source}: ok"));
     }

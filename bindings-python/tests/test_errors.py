@@ -205,7 +205,10 @@ def test_a_killed_peer(job, links):
             except lycaon.RankDied as error:
                 assert time.monotonic() - began < 1
                 assert error.dead_rank == 1 and error.rank == group.rank()
-                assert error.operation == "all_reduce" and error.sequence in (49, 50, 51), error.sequence
+                # A rank may hear of the death between two calls: the next one never starts.
+                heard = error.operation is None
+                assert heard or error.operation == "all_reduce", error.operation
+                assert error.sequence in ((None,) if heard else (49, 50, 51)), error.sequence
                 assert error.elapsed < 1 and "rank 1 died" in error.cause
                 break
         try:
@@ -214,7 +217,7 @@ def test_a_killed_peer(job, links):
             assert error.operation is None and error.sequence is None
         else:
             raise SystemExit("the group is poisoned")
-        assert any(record.outcome == "failed" for record in group.flight_recorder())
+        assert heard or any(record.outcome == "failed" for record in group.flight_recorder())
         print("survived")
         """,
         links=links,

@@ -70,11 +70,14 @@ def script(tmp_path):
         path.write_text(SCRIPT)
         process = subprocess.Popen(
             [sys.executable, str(path), way, *([fork] if fork else [])],
-            env=clean_environment(),
+            # Where the owner and the guardian are killed together, nobody is left to remove its folder.
+            env=clean_environment() | {"TMPDIR": str(tmp_path)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            # Whoever runs the tests in the background of a shell has it ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         it = Started(process)
         started.append(it)

@@ -95,6 +95,20 @@ impl<T> Work<T> {
         }
     }
 
+    /// Gives the result to `listener` when it comes, in place of waiting for it; at once, on this
+    /// thread, if the operation has ended already.
+    ///
+    /// Otherwise the listener runs on the thread that carries out the operations of the group, which
+    /// does nothing else meanwhile: it should hand the result on and not wait for anything. It may let
+    /// go of the group.
+    pub fn on_end(self, listener: impl FnOnce(Result<T>) + Send + 'static)
+    where
+        T: 'static,
+    {
+        let completion = Arc::clone(&self.completion);
+        completion.listen(Box::new(move |result| listener(self.collect(result))));
+    }
+
     fn collect(self, result: Result<()>) -> Result<T> {
         result?;
         let lent = self.lent;

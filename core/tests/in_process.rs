@@ -217,3 +217,65 @@ fn a_group_that_failed_first_is_closed_too() {
     // The first cause stays.
     assert!(matches!(*first.failure().unwrap(), lycaon::error::Cause::Deadline { .. }));
 }
+
+/// The last handle goes with the listener, on the group's own thread.
+#[test]
+fn a_listener_gets_the_result_and_may_let_go_of_the_group() {
+    for arena in [true, false] {
+        let (tell, told) = std::sync::mpsc::channel();
+        let groups = lycaon::in_process(2, &options(arena, None)).expect("threads need nothing");
+        for group in groups {
+            let rank = group.rank();
+            let sum = tell.clone();
+            // The first is there before anybody listens, the second is not.
+            let first = group.all_reduce_async(vec![rank as i64 + 3; 5], Op::Sum).expect("starts");
+            let second = if rank == 0 {
+                group.send_async(vec![7i64; 3], 1, 4).expect("starts")
+            } else {
+                group.recv_async(vec![0i64; 3], 0, 4).expect("starts")
+            };
+            std::thread::sleep(Duration::from_millis(50));
+            first.on_end(move |result| sum.send((rank, "sum", result)).expect("heard"));
+            let last = group.clone();
+            let message = tell.clone();
+            drop(group);
+            second.on_end(move |result| {
+                drop(last);
+                message.send((rank, "message", result)).expect("heard");
+            });
+        }
+        drop(tell);
+        let mut results = Vec::new();
+        while let Ok((rank, what, result)) = told.recv_timeout(Duration::from_secs(20)) {
+            results.push((rank, what, result.expect("nothing fails")));
+        }
+        results.sort();
+        let message = vec![7i64; 3];
+        let sum = vec![7i64; 5];
+        assert_eq!(
+            results,
+            [
+                (0, "message", message.clone()),
+                (0, "sum", sum.clone()),
+                (1, "message", message),
+                (1, "sum", sum)
+            ]
+        );
+    }
+}
+
+#[test]
+fn a_listener_gets_the_error() {
+    let groups = lycaon::in_process(2, &options(true, None)).expect("threads need nothing");
+    let (tell, told) = std::sync::mpsc::channel();
+    let work = groups[0].recv_async(vec![0u8; 9], 1, 1).expect("starts");
+    let late = groups[0].recv_async(vec![0u8; 9], 1, 2).expect("starts");
+    work.on_end(move |result| tell.send(result).expect("heard"));
+    groups[0].close();
+    let error = told.recv_timeout(Duration::from_secs(5)).expect("told").expect_err("closed");
+    assert!(error.to_string().contains("closed"), "{error}");
+    // Who comes late is told on the spot.
+    let (tell, told) = std::sync::mpsc::channel();
+    late.on_end(move |result| tell.send(result).expect("heard"));
+    assert!(told.try_recv().expect("at once").is_err());
+}

@@ -1580,8 +1580,8 @@ size_t lycaon_rdma_device_count(void);
 enum lycaon_status lycaon_rdma_devices_new(int32_t ranks, struct lycaon_rdma_devices **devices);
 
 /**
- * Reads a table from a JSON file: its cell [i][j] is null, the name of the device that rank i uses
- * towards rank j, or a list of names. JACCL_IBV_DEVICES names such a file.
+ * Reads a table from a JSON file: the cell of row i and column j is null, the name of the device
+ * that rank i uses towards rank j, or a list of names. JACCL_IBV_DEVICES names such a file.
  *
  * Requires:
  * `path` is a text that ends with a NUL; `devices` may be written.

@@ -21,37 +21,65 @@ use crate::trace::Ticket;
 use super::core::{GroupCore, Prepared};
 use super::request::Checked;
 
+/// Who is told the result.
+type Listener = Box<dyn FnOnce(Result<()>) + Send>;
+
 /// How an asynchronous operation tells that it has ended.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Completion {
-    result: Mutex<Option<Result<()>>>,
+    state: Mutex<Ending>,
     ended: Condvar,
 }
 
+#[derive(Default)]
+struct Ending {
+    result: Option<Result<()>>,
+    listener: Option<Listener>,
+}
+
 impl Completion {
-    fn lock(&self) -> MutexGuard<'_, Option<Result<()>>> {
-        self.result.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Ending> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn end(&self, result: Result<()>) {
-        *self.lock() = Some(result);
+        let listener = {
+            let mut state = self.lock();
+            state.result = Some(result.clone());
+            state.listener.take()
+        };
         self.ended.notify_all();
+        if let Some(listener) = listener {
+            listener(result);
+        }
+    }
+
+    /// Gives the result to the listener: when it comes, or at once if it is there.
+    pub(crate) fn listen(&self, listener: Listener) {
+        let mut state = self.lock();
+        match state.result.clone() {
+            None => state.listener = Some(listener),
+            Some(result) => {
+                drop(state);
+                listener(result);
+            }
+        }
     }
 
     /// The result, if there is one.
     pub(crate) fn result(&self) -> Option<Result<()>> {
-        self.lock().clone()
+        self.lock().result.clone()
     }
 
     /// Waits at most so long for the result.
     pub(crate) fn wait(&self, limit: Duration) -> Option<Result<()>> {
         let guard = self.lock();
-        if guard.is_some() {
-            return guard.clone();
+        if guard.result.is_some() {
+            return guard.result.clone();
         }
         let (guard, _) =
             self.ended.wait_timeout(guard, limit).unwrap_or_else(PoisonError::into_inner);
-        guard.clone()
+        guard.result.clone()
     }
 }
 
@@ -257,8 +285,12 @@ impl Worker {
         }
         let handles = collectives.map(|thread| thread.handle).into_iter();
         for handle in handles.chain(messages.map(|thread| thread.handle)) {
-            // A panic inside was turned into failed operations already.
-            let _ = handle.join();
+            // Who listens to the end of an operation may let go of the group there; the thread then
+            // ends on its own.
+            if handle.thread().id() != std::thread::current().id() {
+                // A panic inside was turned into failed operations already.
+                let _ = handle.join();
+            }
         }
     }
 }

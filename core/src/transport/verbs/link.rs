@@ -544,6 +544,18 @@ impl Link {
     }
 }
 
+/// A place for completions that nobody looks at any more.
+struct Unused {
+    port: Arc<Port>,
+    inbox: u32,
+}
+
+impl Drop for Unused {
+    fn drop(&mut self) {
+        self.port.close_inbox(self.inbox);
+    }
+}
+
 fn proof(secret: u64, class: usize, len: usize) -> Vec<u8> {
     let mut state = secret ^ (class as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut bytes = Vec::with_capacity(len + 8);
@@ -558,6 +570,10 @@ fn proof(secret: u64, class: usize, len: usize) -> Vec<u8> {
 impl Stream for Link {
     fn write(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         self.pump()?;
+        if self.end != End::No {
+            // Nothing follows the end. The reading side tells of it.
+            return Err(ErrorKind::WouldBlock.into());
+        }
         let total: usize = parts.iter().map(|part| part.len()).sum();
         let mut sent = 0;
         while sent < total {
@@ -597,8 +613,12 @@ impl Stream for Link {
         }
         pumped?;
         self.next_data()?;
+        if self.peer_ended && self.end == End::No {
+            // why: whoever reads the end lets go of the link, and the peer waits for ours.
+            self.end = End::Wanted;
+        }
         self.give_credits()?;
-        if self.peer_ended && matches!(self.end, End::No | End::Done) {
+        if self.peer_ended && self.end == End::Done {
             return Ok(0);
         }
         Err(ErrorKind::WouldBlock.into())
@@ -607,8 +627,10 @@ impl Stream for Link {
     fn prepare_sleep(&mut self, for_write: bool) -> io::Result<bool> {
         self.pump()?;
         let readable = matches!(self.arrived.front(), Some(Some(_)));
-        let writable = for_write && self.may_send(0, RESERVE) && self.may_send(1, 0);
-        if readable || writable || self.peer_ended {
+        let writable =
+            for_write && self.end == End::No && self.may_send(0, RESERVE) && self.may_send(1, 0);
+        let ended = self.peer_ended && matches!(self.end, End::No | End::Done);
+        if readable || writable || ended {
             return Ok(false);
         }
         self.port.arm().map_err(io::Error::other)
@@ -625,6 +647,7 @@ impl Stream for Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
+        let _inbox = Unused { port: Arc::clone(&self.port), inbox: self.inbox };
         // The peer reads the end of the stream, as it does from a socket that is closed.
         if self.failed.is_some() || self.classes.iter().all(|class| class.next_send == 0) {
             return;

@@ -309,7 +309,8 @@ pub(crate) struct Port {
 
 #[derive(Debug, Default)]
 struct PortState {
-    inboxes: Vec<VecDeque<Completion>>,
+    /// By link; `None` where the link is gone.
+    inboxes: Vec<Option<VecDeque<Completion>>>,
     batch: Vec<Completion>,
     armed: bool,
     failed: Option<String>,
@@ -392,7 +393,7 @@ impl Port {
         if !state.used.contains(&port) {
             state.used.push(port);
         }
-        state.inboxes.push(VecDeque::new());
+        state.inboxes.push(Some(VecDeque::new()));
         u32::try_from(state.inboxes.len() - 1).expect("fewer than 2^32 links")
     }
 
@@ -426,13 +427,15 @@ impl Port {
     ) -> Result<(), String> {
         let mut state = self.state();
         let at = inbox as usize;
-        if state.inboxes[at].is_empty() {
+        if state.inboxes[at].as_ref().is_none_or(VecDeque::is_empty) {
             if std::mem::take(&mut state.armed) {
                 self.queue().answer().map_err(|error| error.to_string())?;
             }
             self.poll(&mut state)?;
         }
-        into.append(&mut state.inboxes[at]);
+        if let Some(inbox) = &mut state.inboxes[at] {
+            into.append(inbox);
+        }
         Ok(())
     }
 
@@ -452,7 +455,8 @@ impl Port {
             let PortState { inboxes, batch, .. } = state;
             for completion in batch.drain(..) {
                 // What belongs to nobody is of a queue pair that was given up.
-                if let Some(inbox) = inboxes.get_mut(Ticket::decode(completion.id).inbox as usize) {
+                let at = Ticket::decode(completion.id).inbox as usize;
+                if let Some(Some(inbox)) = inboxes.get_mut(at) {
                     inbox.push_back(completion);
                 }
             }
@@ -462,9 +466,14 @@ impl Port {
         }
     }
 
-    /// Drops what has come for a link that is gone or begins anew.
+    /// For a link that begins (anew): drops what has come.
     pub(super) fn clear(&self, inbox: u32) {
-        self.state().inboxes[inbox as usize].clear();
+        self.state().inboxes[inbox as usize] = Some(VecDeque::new());
+    }
+
+    /// For a link that is gone: what still comes for it must not keep others from sleeping.
+    pub(super) fn close_inbox(&self, inbox: u32) {
+        self.state().inboxes[inbox as usize] = None;
     }
 
     /// Prepares for sleep. Returns `false` if there is something to look at.
@@ -475,7 +484,7 @@ impl Port {
             state.armed = true;
         }
         self.poll(&mut state)?;
-        Ok(state.inboxes.iter().all(VecDeque::is_empty))
+        Ok(state.inboxes.iter().flatten().all(VecDeque::is_empty))
     }
 }
 
